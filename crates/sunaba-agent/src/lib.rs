@@ -1,0 +1,1 @@
+//! The runtime port and the native agent loop with its tools

@@ -1,0 +1,1 @@
+//! The only door out of a sandbox: model and git proxying, the scripted model

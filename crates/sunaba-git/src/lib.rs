@@ -1,0 +1,1 @@
+//! Git by subprocess: mirrors, clones, branches and serving packs

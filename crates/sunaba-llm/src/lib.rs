@@ -1,0 +1,1 @@
+//! The Messages API: types, streaming client, stream parser

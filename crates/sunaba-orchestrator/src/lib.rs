@@ -1,0 +1,1 @@
+//! Starts sandboxes, watches over them, finishes their work

@@ -1,0 +1,1 @@
+//! HTTP, WebSocket, SSE, tokens and the OpenAPI document

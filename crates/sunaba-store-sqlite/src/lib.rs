@@ -1,0 +1,1 @@
+//! The embedded store: all SQLite SQL, one writer, many readers

@@ -1,0 +1,57 @@
+//! What can go wrong, as far as callers act on it.
+
+/// The result of a storage call.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A storage error.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no such thing.
+    #[error("there is no {what} {id}")]
+    NotFound {
+        /// What kind of thing.
+        what: &'static str,
+        /// Its id.
+        id: String,
+    },
+    /// The rules or the present state do not allow it; nothing was changed.
+    #[error("{detail}")]
+    Conflict {
+        /// A stable code for clients.
+        code: &'static str,
+        /// What is in the way.
+        detail: String,
+    },
+    /// A bound was reached; nothing was changed.
+    #[error("{detail}")]
+    Full {
+        /// A stable code for clients.
+        code: &'static str,
+        /// Which bound.
+        detail: String,
+    },
+    /// The store cannot be reached or cannot commit now; try again later.
+    #[error("the store is not available")]
+    Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The store answered with something it never should.
+    #[error("the store failed")]
+    Backend(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl Error {
+    /// There is no such thing.
+    pub fn not_found(what: &'static str, id: impl ToString) -> Self {
+        Self::NotFound { what, id: id.to_string() }
+    }
+
+    /// The rules do not allow it.
+    pub fn conflict(code: &'static str, detail: impl Into<String>) -> Self {
+        Self::Conflict { code, detail: detail.into() }
+    }
+}
+
+impl From<sunaba_engine::IllegalStep> for Error {
+    fn from(step: sunaba_engine::IllegalStep) -> Self {
+        Self::Conflict { code: "illegal_transition", detail: step.to_string() }
+    }
+}

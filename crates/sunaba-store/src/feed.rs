@@ -1,0 +1,61 @@
+//! The feed: everything that is published, in one order.
+
+use async_trait::async_trait;
+use sunaba_types::{EventPayload, ProjectId, SandboxId, Source, Timestamp};
+use tokio::sync::watch;
+
+use crate::Result;
+
+/// What a feed entry says.
+#[derive(Debug, Clone)]
+pub enum PublishedPayload {
+    /// A sandbox's event, as posted; `source` and `original_event_type` are added on the wire.
+    Event {
+        /// The event's data.
+        payload: EventPayload,
+        /// Who said it.
+        source: Source,
+        /// Its type as posted.
+        event_type: String,
+    },
+    /// Something the server says itself.
+    Notice(EventPayload),
+}
+
+/// One published thing.
+#[derive(Debug, Clone)]
+pub struct FeedEntry {
+    /// Its place; later entries have larger ones. Gaps are possible.
+    pub position: i64,
+    /// Whose it is; none means only tokens for all projects see it.
+    pub project_id: Option<ProjectId>,
+    /// The published name (`SANDBOX_agent.tool_use`, `TASK_CREATED`).
+    pub event_type: String,
+    /// `sandbox`, `task`, `ticket`, `project`.
+    pub entity_type: String,
+    /// The id of that entity.
+    pub entity_id: String,
+    /// The sandbox it belongs to.
+    pub sandbox_id: Option<SandboxId>,
+    /// The event's id, or one derived from the position.
+    pub id: String,
+    /// The event's place in its sandbox's log.
+    pub seq: Option<i64>,
+    /// What it says.
+    pub payload: PublishedPayload,
+    /// When.
+    pub created_at: Timestamp,
+}
+
+/// The feed.
+#[async_trait]
+pub trait FeedStore {
+    /// Entries after a position, in order; at most `limit`.
+    async fn feed_after(&self, position: i64, limit: u32) -> Result<Vec<FeedEntry>>;
+
+    /// The last committed position; 0 when there is none.
+    async fn feed_head(&self) -> Result<i64>;
+
+    /// Changes whenever something was committed here: a hint, never the truth.
+    fn hints(&self) -> watch::Receiver<i64>;
+}

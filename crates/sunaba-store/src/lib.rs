@@ -1,0 +1,58 @@
+//! The storage ports: what the product asks of a database, in its own words.
+//!
+//! A backend implements every trait here and passes [`conformance`]. No SQL,
+//! no backend type and no backend error leaves a backend crate.
+//!
+//! Verbs: `find_*` gives an `Option`, `get_*` fails with [`Error::NotFound`].
+//! Every write that changes state also writes its feed entry in the same
+//! transaction. Writers are handed the clock when the backend is opened.
+
+mod error;
+mod events;
+mod feed;
+mod messages;
+mod registry;
+mod tokens;
+
+#[cfg(feature = "conformance")]
+pub mod conformance;
+
+pub use error::{Error, Result};
+pub use events::{
+    Append, AppendOutcome, Appended, EventPage, EventQuery, EventStore, LogHead, Noise, OutlineTurn,
+    Rejection, TrajectoryDirection, TrajectoryPage, TrajectoryQuery, Writer,
+};
+pub use feed::{FeedEntry, FeedStore, PublishedPayload};
+pub use messages::{MessageStore, Queued, TakeMode};
+pub use registry::{
+    BlobStore, NewProject, NewSandbox, NewTask, NewTicket, RegistryStore, SandboxChange, SandboxFilter,
+    TaskFilter,
+};
+pub use tokens::{NewToken, TokenStore};
+
+/// Everything a server needs of its store.
+#[async_trait::async_trait]
+pub trait Store:
+    EventStore
+    + FeedStore
+    + MessageStore
+    + RegistryStore
+    + BlobStore
+    + TokenStore
+    + std::fmt::Debug
+    + Send
+    + Sync
+    + 'static
+{
+    /// Whether the store can read and commit right now; the error says what is wrong.
+    async fn check(&self) -> Result<()>;
+
+    /// A small named value that outlives restarts (node id, check values).
+    async fn find_setting(&self, name: &str) -> Result<Option<String>>;
+
+    /// Sets it, unless it is set already; gives the value that holds.
+    async fn set_setting_once(&self, name: &str, value: &str) -> Result<String>;
+
+    /// Stops taking work, commits what was taken and closes.
+    async fn close(&self);
+}

@@ -1,0 +1,199 @@
+//! Projects, tickets, tasks, sandboxes and the index of blobs.
+
+use async_trait::async_trait;
+use sunaba_engine::{SandboxTrigger, TaskTrigger};
+use sunaba_types::{
+    BlobHash, Outcome, Priority, Project, ProjectId, ProjectSettings, Resources, Sandbox, SandboxId,
+    SandboxState, Task, TaskId, TaskState, Ticket, TicketId, TicketType, Timestamp,
+};
+
+use crate::Result;
+
+/// A project to be made.
+#[derive(Debug, Clone)]
+pub struct NewProject {
+    /// Its name.
+    pub name: String,
+    /// A repository on the server's own disk.
+    pub repo_path: Option<String>,
+    /// A repository elsewhere.
+    pub repo_url: Option<String>,
+    /// The branch that work starts from.
+    pub default_branch: String,
+    /// Its settings.
+    pub settings: ProjectSettings,
+}
+
+/// A ticket to be made.
+#[derive(Debug, Clone)]
+pub struct NewTicket {
+    /// The repository it is about.
+    pub project_id: ProjectId,
+    /// In a few words.
+    pub title: String,
+    /// In as many as needed.
+    pub description: String,
+    /// What kind of work.
+    pub ticket_type: TicketType,
+    /// How urgent.
+    pub priority: Priority,
+    /// Who asks.
+    pub owner: String,
+}
+
+/// A task to be made.
+#[derive(Debug, Clone)]
+pub struct NewTask {
+    /// The ticket it belongs to.
+    pub ticket_id: TicketId,
+    /// What kind of task.
+    pub task_type: String,
+    /// In a few words.
+    pub title: String,
+    /// What the agent is told.
+    pub description: String,
+    /// How urgent.
+    pub priority: Priority,
+}
+
+/// A sandbox to be made.
+#[derive(Debug, Clone)]
+pub struct NewSandbox {
+    /// The project; taken from the task when there is one.
+    pub project_id: Option<ProjectId>,
+    /// The task. Its attempt rises and it becomes `assigned`, in the same transaction.
+    pub task_id: Option<TaskId>,
+    /// What makes it.
+    pub provider: String,
+    /// Which agent drives it.
+    pub runtime: String,
+    /// Which model it speaks to.
+    pub model: String,
+    /// What the agent is told.
+    pub prompt: String,
+    /// What it may use.
+    pub resources: Resources,
+}
+
+/// Which sandboxes to list, newest first.
+#[derive(Debug, Clone, Default)]
+pub struct SandboxFilter {
+    /// Only in one of these states; empty means all.
+    pub states: Vec<SandboxState>,
+    /// Only of this project.
+    pub project_id: Option<ProjectId>,
+    /// Only of these projects; none means all.
+    pub visible_projects: Option<Vec<ProjectId>>,
+    /// Only of this task.
+    pub task_id: Option<TaskId>,
+    /// Only older than this one (keyset cursor; ids sort by time within a creation instant).
+    pub before: Option<SandboxId>,
+    /// How many.
+    pub limit: u32,
+}
+
+/// Which tasks to list, newest first.
+#[derive(Debug, Clone, Default)]
+pub struct TaskFilter {
+    /// Only in this state.
+    pub status: Option<TaskState>,
+    /// Only of this ticket.
+    pub ticket_id: Option<TicketId>,
+    /// Only of this project.
+    pub project_id: Option<ProjectId>,
+    /// Only of these projects; none means all.
+    pub visible_projects: Option<Vec<ProjectId>>,
+    /// How many.
+    pub limit: u32,
+}
+
+/// A change to a sandbox, applied with its task's in one transaction.
+///
+/// The state change is decided by the engine, recorded as a `sandbox.state_changed`
+/// event in the sandbox's log (source `system`) and published as `SANDBOX_STATE_CHANGED`
+/// (plus `SANDBOX_SPAWNED`, `SANDBOX_FAILED`, `SANDBOX_TERMINATED` where they apply, and
+/// `TASK_*` for the task).
+#[derive(Debug, Clone, Default)]
+pub struct SandboxChange {
+    /// The step to take; none changes only the fields below.
+    pub trigger: Option<SandboxTrigger>,
+    /// The step its task takes.
+    pub task_trigger: Option<TaskTrigger>,
+    /// Why (for a failure or a cancellation).
+    pub reason: Option<String>,
+    /// The provider's own name for it.
+    pub provider_ref: Option<String>,
+    /// How well it is shut in.
+    pub isolation: Option<String>,
+    /// The branch it works on (also set on its ticket).
+    pub branch_name: Option<String>,
+    /// The commit it started from.
+    pub base_commit: Option<String>,
+    /// The commit it ended with.
+    pub head_commit: Option<String>,
+    /// What came of its task.
+    pub outcome: Option<Outcome>,
+    /// What its task produced.
+    pub result: Option<serde_json::Value>,
+}
+
+/// Projects, tickets, tasks, sandboxes.
+#[async_trait]
+pub trait RegistryStore {
+    /// Makes a project, or gives the one that has this repository path or URL already.
+    async fn ensure_project(&self, project: NewProject) -> Result<Project>;
+    /// A project by id.
+    async fn find_project(&self, id: &ProjectId) -> Result<Option<Project>>;
+    /// Projects by id order after a cursor.
+    async fn list_projects(
+        &self,
+        visible: Option<&[ProjectId]>,
+        after: Option<&ProjectId>,
+        limit: u32,
+    ) -> Result<Vec<Project>>;
+
+    /// Makes a ticket.
+    async fn create_ticket(&self, ticket: NewTicket) -> Result<Ticket>;
+    /// A ticket by id.
+    async fn find_ticket(&self, id: &TicketId) -> Result<Option<Ticket>>;
+    /// Tickets, newest first.
+    async fn list_tickets(
+        &self,
+        project_id: Option<&ProjectId>,
+        visible: Option<&[ProjectId]>,
+        limit: u32,
+    ) -> Result<Vec<Ticket>>;
+
+    /// Makes a task.
+    async fn create_task(&self, task: NewTask) -> Result<Task>;
+    /// A task by id.
+    async fn find_task(&self, id: &TaskId) -> Result<Option<Task>>;
+    /// Tasks, newest first.
+    async fn list_tasks(&self, filter: TaskFilter) -> Result<Vec<Task>>;
+
+    /// Makes a sandbox row in state `pending`; claims and assigns its task.
+    /// [`crate::Error::Conflict`] (`task_not_ready`) if the task is not pending.
+    async fn create_sandbox(&self, sandbox: NewSandbox) -> Result<Sandbox>;
+    /// A sandbox by id.
+    async fn find_sandbox(&self, id: &SandboxId) -> Result<Option<Sandbox>>;
+    /// Sandboxes, newest first.
+    async fn list_sandboxes(&self, filter: SandboxFilter) -> Result<Vec<Sandbox>>;
+    /// Changes a sandbox and its task; an illegal step is a conflict and changes nothing.
+    async fn change_sandbox(&self, id: &SandboxId, change: SandboxChange) -> Result<Sandbox>;
+    /// Moves `alive_until` for sandboxes that were heard without writing an event.
+    async fn touch_sandboxes(&self, heard: &[(SandboxId, Timestamp)]) -> Result<()>;
+}
+
+/// Which blobs exist and who may read them. The bytes are elsewhere.
+#[async_trait]
+pub trait BlobStore {
+    /// Records that a sandbox (or, with none, an operator) stored a blob.
+    async fn record_blob(
+        &self,
+        hash: &BlobHash,
+        size_bytes: i64,
+        sandbox_id: Option<&SandboxId>,
+    ) -> Result<()>;
+    /// The sandboxes that stored it (`None` stands for an operator); empty if nobody did.
+    async fn blob_owners(&self, hash: &BlobHash) -> Result<Vec<Option<SandboxId>>>;
+}

@@ -1,0 +1,33 @@
+//! The words everything else speaks: ids, states, events, messages, limits.
+//!
+//! Pure data and pure functions. Nothing here reads a clock, a file or a socket.
+
+pub mod chain;
+mod clock;
+mod event;
+mod ids;
+pub mod limits;
+mod message;
+mod records;
+pub mod shim;
+mod state;
+pub mod topic;
+
+pub use clock::{Clock, FakeClock, SystemClock};
+pub use event::{
+    EventClass, EventPayload, NewEvent, PayloadError, Source, Step, StoredEvent, bus_name, is_heartbeat,
+    reserved_for_server, validate_event_type,
+};
+pub use ids::{
+    BlobHash, IdError, MessageId, NodeId, ProjectId, SandboxId, TaskId, TicketId, TokenId, new_event_id,
+    validate_id,
+};
+pub use message::{Message, MessageState, MessageType, NewMessage};
+pub use records::{
+    Outcome, Priority, Project, ProjectSettings, Resources, Sandbox, Task, Ticket, TicketType, TokenKind,
+    TokenRecord,
+};
+pub use state::{SandboxState, TaskState, TicketStatus};
+
+/// Points in time everywhere in Sunaba: UTC, kept to the microsecond.
+pub use jiff::Timestamp;

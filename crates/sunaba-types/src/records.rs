@@ -1,0 +1,271 @@
+//! The rows of the product: projects, tickets, tasks, sandboxes, tokens.
+
+use serde::{Deserialize, Serialize};
+
+use crate::state::wire_enum;
+use crate::{
+    ProjectId, SandboxId, SandboxState, TaskId, TaskState, TicketId, TicketStatus, Timestamp, TokenId,
+};
+
+/// What may be set on a project. Later settings join here.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProjectSettings {
+    /// Which agent drives its sandboxes unless a call says otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<String>,
+    /// Which model it speaks to unless a call says otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Host paths with toolchains that sandboxes may read (bound read-only).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub toolchains: Vec<String>,
+}
+
+/// A git repository with its settings.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Project {
+    /// Its id.
+    pub id: ProjectId,
+    /// Its name.
+    pub name: String,
+    /// A repository on the server's own disk.
+    pub repo_path: Option<String>,
+    /// A repository elsewhere.
+    pub repo_url: Option<String>,
+    /// The branch that work starts from.
+    pub default_branch: String,
+    /// Its settings.
+    pub settings: ProjectSettings,
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
+wire_enum!(
+    /// What kind of work a ticket wants; it names the branch.
+    TicketType {
+        /// Something new.
+        Feature => "feature",
+        /// Something broken.
+        Bug => "bug",
+        /// Something broken in production.
+        Hotfix => "hotfix",
+        /// The same behaviour in a better shape.
+        Refactor => "refactor",
+        /// Words about it.
+        Docs => "docs",
+        /// Tests of it.
+        Test => "test",
+        /// Upkeep.
+        Chore => "chore",
+    }
+);
+
+impl TicketType {
+    /// The first part of the branch name.
+    pub const fn branch_prefix(self) -> &'static str {
+        match self {
+            Self::Feature => "feature",
+            Self::Bug => "fix",
+            Self::Hotfix => "hotfix",
+            Self::Refactor => "refactor",
+            Self::Docs => "docs",
+            Self::Test => "test",
+            Self::Chore => "chore",
+        }
+    }
+}
+
+wire_enum!(
+    /// How urgent work is.
+    Priority {
+        /// Before everything else.
+        Critical => "CRITICAL",
+        /// Soon.
+        High => "HIGH",
+        /// In its turn.
+        Medium => "MEDIUM",
+        /// When nothing else waits.
+        Low => "LOW",
+    }
+);
+
+/// A piece of wanted work; it owns a branch and a pull request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ticket {
+    /// Its id.
+    pub id: TicketId,
+    /// The repository it is about.
+    pub project_id: ProjectId,
+    /// In a few words.
+    pub title: String,
+    /// In as many as needed.
+    pub description: String,
+    /// What kind of work.
+    #[serde(rename = "type")]
+    pub ticket_type: TicketType,
+    /// How urgent.
+    pub priority: Priority,
+    /// Where it stands.
+    pub status: TicketStatus,
+    /// The branch that holds the work.
+    pub branch_name: Option<String>,
+    /// Who asked for it: a token's name.
+    pub owner: String,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it last changed.
+    pub updated_at: Timestamp,
+}
+
+wire_enum!(
+    /// What came of a completed task.
+    Outcome {
+        /// A branch with commits.
+        Branch => "branch",
+        /// The agent finished and changed nothing.
+        NoChanges => "no_changes",
+    }
+);
+
+/// One unit that an agent does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Task {
+    /// Its id.
+    pub id: TaskId,
+    /// The ticket it belongs to.
+    pub ticket_id: TicketId,
+    /// The project it belongs to.
+    pub project_id: ProjectId,
+    /// The phase of a spec, if it is one.
+    pub phase_id: Option<String>,
+    /// What kind of task.
+    pub task_type: String,
+    /// In a few words.
+    pub title: String,
+    /// What the agent is told.
+    pub description: String,
+    /// How urgent.
+    pub priority: Priority,
+    /// Where it is.
+    pub status: TaskState,
+    /// The sandbox of its present attempt.
+    pub sandbox_id: Option<SandboxId>,
+    /// The agent of its present attempt.
+    pub assigned_agent_id: Option<String>,
+    /// How many sandboxes were started for it; the fencing number.
+    pub attempt: i64,
+    /// What came of it.
+    pub outcome: Option<Outcome>,
+    /// What was produced.
+    pub result: Option<serde_json::Value>,
+    /// Why it failed.
+    pub error_message: Option<String>,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it last changed.
+    pub updated_at: Timestamp,
+    /// When its agent started.
+    pub started_at: Option<Timestamp>,
+    /// When it ended.
+    pub completed_at: Option<Timestamp>,
+}
+
+/// What a sandbox may use.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Resources {
+    /// Memory in GiB.
+    pub memory_gb: f64,
+    /// Processor cores.
+    pub cpu: f64,
+    /// Disk in GiB.
+    pub disk_gb: f64,
+}
+
+impl Default for Resources {
+    fn default() -> Self {
+        Self { memory_gb: 4.0, cpu: 2.0, disk_gb: 8.0 }
+    }
+}
+
+/// One attempt at one task in one isolated machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Sandbox {
+    /// Its id.
+    pub id: SandboxId,
+    /// The project it works on; none for an external one that registered itself.
+    pub project_id: Option<ProjectId>,
+    /// The task it works on.
+    pub task_id: Option<TaskId>,
+    /// Which attempt at that task it is.
+    pub attempt: i64,
+    /// What makes it: `local`, `external`, later others.
+    pub provider: String,
+    /// The provider's own name for it, written before the provider is asked.
+    pub provider_ref: Option<String>,
+    /// Where it is.
+    pub state: SandboxState,
+    /// Since when.
+    pub state_entered_at: Timestamp,
+    /// Why it failed or was cancelled.
+    pub reason: Option<String>,
+    /// Which agent drives it.
+    pub runtime: String,
+    /// Which model it speaks to.
+    pub model: String,
+    /// What the agent is told.
+    pub prompt: String,
+    /// The branch it works on.
+    pub branch_name: Option<String>,
+    /// The commit it started from.
+    pub base_commit: Option<String>,
+    /// The commit it ended with, as the server saw it pushed.
+    pub head_commit: Option<String>,
+    /// How well it is shut in, as measured.
+    pub isolation: Option<String>,
+    /// What it may use.
+    pub resources: Resources,
+    /// Until when it counts as alive without another sign.
+    pub alive_until: Option<Timestamp>,
+    /// When it was asked for.
+    pub created_at: Timestamp,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+}
+
+wire_enum!(
+    /// What a token opens.
+    TokenKind {
+        /// Everything.
+        Admin => "admin",
+        /// Its scopes in its projects.
+        Personal => "personal",
+        /// Its own sandbox, and only the worker's routes.
+        Sandbox => "sandbox",
+    }
+);
+
+/// A token's row. The token itself is never stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenRecord {
+    /// Its public name.
+    pub id: TokenId,
+    /// What people call it.
+    pub name: String,
+    /// What it opens.
+    pub kind: TokenKind,
+    /// For a personal token: `read`, `write`.
+    pub scopes: Vec<String>,
+    /// For a personal token: the projects; empty means all.
+    pub projects: Vec<ProjectId>,
+    /// For a sandbox token: the sandbox.
+    pub sandbox_id: Option<SandboxId>,
+    /// For a sandbox token: the attempt it is bound to.
+    pub attempt: Option<i64>,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// After this it opens nothing.
+    pub expires_at: Option<Timestamp>,
+    /// Since when it opens nothing.
+    pub revoked_at: Option<Timestamp>,
+}

@@ -1,0 +1,115 @@
+//! What the server and a local sandbox's shim say to each other.
+//!
+//! The server writes [`Spec`] as `spec.json` into the sandbox's directory and
+//! starts the shim there. The shim writes [`Held`] as `shim.json` once the
+//! sandbox runs and [`Exit`] as `exit.json` once it is over, and answers
+//! one-line JSON [`Request`]s on `control.sock` with one-line JSON [`Reply`]s.
+//! A file is written under another name and renamed, so a reader sees all of it or nothing.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Name of the file that tells the shim what to run.
+pub const SPEC_FILE: &str = "spec.json";
+/// Name of the file that tells who holds the sandbox.
+pub const HELD_FILE: &str = "shim.json";
+/// Name of the file that tells how it ended.
+pub const EXIT_FILE: &str = "exit.json";
+/// Name of the shim's control socket.
+pub const CONTROL_SOCKET: &str = "control.sock";
+/// Name of the directory that is bound into the sandbox and holds the server's socket.
+pub const DOOR_DIR: &str = "door";
+/// Name of the server's socket in that directory.
+pub const DOOR_SOCKET: &str = "gateway.sock";
+/// Where that directory appears inside.
+pub const DOOR_DIR_INSIDE: &str = "/run/sunaba";
+/// Where the repository appears inside.
+pub const WORKSPACE_INSIDE: &str = "/workspace";
+/// Where the home directory appears inside.
+pub const HOME_INSIDE: &str = "/home/agent";
+/// Where the worker program appears inside.
+pub const WORKER_INSIDE: &str = "/opt/sunaba/sunaba-worker";
+/// The bridge's address inside for the gateway and the worker's routes.
+pub const BRIDGE_ADDRESS: &str = "127.0.0.1:3129";
+
+/// A host path shown inside.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bind {
+    /// On the host.
+    pub source: String,
+    /// Inside.
+    pub target: String,
+    /// Whether the sandbox may write to it.
+    pub writable: bool,
+}
+
+/// Everything the shim needs to make the sandbox.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spec {
+    /// The sandbox's id, also its host name.
+    pub sandbox_id: String,
+    /// The unprivileged host user it runs as when the server is root.
+    pub host_uid: Option<u32>,
+    /// Host paths shown inside, on top of `/usr` and the made `/etc`.
+    pub binds: Vec<Bind>,
+    /// The worker program on the host; bound at [`WORKER_INSIDE`].
+    pub worker_program: String,
+    /// The environment inside; nothing else is passed on.
+    pub env: BTreeMap<String, String>,
+    /// The program and arguments run inside, by the guest supervisor.
+    pub command: Vec<String>,
+}
+
+/// Who holds a running sandbox.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// The shim's process id.
+    pub shim_pid: i32,
+    /// The shim's start time in clock ticks since boot: a pid alone may be reused.
+    pub shim_start_time: u64,
+    /// The sandbox's first process as the host sees it (pid-namespace init).
+    pub init_pid: i32,
+}
+
+/// How a sandbox ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exit {
+    /// The exit code, when it ended by itself.
+    pub code: Option<i32>,
+    /// The signal, when one ended it.
+    pub signal: Option<i32>,
+    /// How many processes the kernel killed for want of memory.
+    pub oom_kills: u64,
+    /// Whether the shim was asked to kill it.
+    pub killed_on_request: bool,
+    /// What went wrong before anything ran.
+    pub error: Option<String>,
+}
+
+/// Asked on the control socket.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "do")]
+pub enum Request {
+    /// Is it running?
+    Status,
+    /// Answer once it is over.
+    Wait,
+    /// End every process in it and answer once none is left.
+    Kill,
+}
+
+/// Answered on the control socket.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "is")]
+pub enum Reply {
+    /// It runs.
+    Running(Held),
+    /// It is over.
+    Exited(Exit),
+    /// The request could not be understood.
+    Refused {
+        /// Why.
+        error: String,
+    },
+}

@@ -1,0 +1,1 @@
+//! What runs in a sandbox: worker and bridge; and the shim that holds a local one

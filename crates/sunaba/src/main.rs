@@ -1,0 +1,2 @@
+//! The sunaba program.
+fn main() {}
