@@ -1,0 +1,42 @@
+# The chores. `make run` and `make test` need nothing done before them.
+
+PROFILE := ci
+SUNABA := target/$(PROFILE)/sunaba
+
+.PHONY: run build test soak bench lint lint-all fmt setup setup-test release
+
+run: setup build ## build, make a demonstration repository, run a task on it, stay up
+	$(SUNABA) demo
+
+build:
+	cargo build --quiet --profile $(PROFILE) --bin sunaba --bin sunaba-worker
+
+test: setup-test ## everything CI runs, with the counts at the end
+	cargo run --quiet --profile $(PROFILE) -p xtask -- test
+
+soak: setup ## the fault and random suites for hours instead of a minute
+	SUNABA_BUSY_SECONDS=60 SUNABA_KILLS=$${SUNABA_KILLS:-50} cargo test --profile $(PROFILE) -p sunaba -p sunaba-store-sqlite -- --nocapture kill busy
+
+bench: setup release ## the speeds of the design, beside the limits of what they stand on
+	cargo run --quiet --release -p sunaba-bench
+
+release:
+	cargo build --quiet --release --bin sunaba --bin sunaba-worker
+
+lint:
+	cargo fmt --all --check
+	cargo clippy --profile $(PROFILE) --workspace --all-targets -- -D warnings
+	cargo run --quiet --profile $(PROFILE) -p xtask -- tidy
+
+lint-all: lint ## also what needs tools that take minutes to build
+	command -v cargo-deny >/dev/null || cargo install --quiet cargo-deny
+	cargo deny check bans licenses sources
+
+fmt:
+	cargo fmt --all
+
+setup:
+	@scripts/setup run
+
+setup-test:
+	@scripts/setup test

@@ -1,0 +1,66 @@
+//! From "the agent says it is done" to a recorded result.
+//!
+//! What the worker reports decides nothing here: the result is what the server
+//! itself finds in the mirror, where only pushes that the gateway let through arrive.
+
+use serde_json::json;
+use sunaba_engine::{SandboxTrigger, TaskTrigger};
+use sunaba_git::Mirror;
+use sunaba_store::{EventQuery, SandboxChange};
+use sunaba_types::{Outcome, Sandbox};
+
+use crate::{Error, Parts};
+
+/// Publishes the branch and completes sandbox and task in one step.
+pub(crate) async fn record_result(parts: &Parts, sandbox: &Sandbox) -> Result<(), Error> {
+    let missing = |what: &str| Error::Missing(format!("the finished sandbox has no {what}"));
+    let project_id = sandbox.project_id.as_ref().ok_or_else(|| missing("project"))?;
+    let branch = sandbox.branch_name.as_deref().ok_or_else(|| missing("branch"))?;
+    let base = sandbox.base_commit.as_deref().ok_or_else(|| missing("base commit"))?;
+    let project = parts.store.find_project(project_id).await?.ok_or_else(|| missing("project"))?;
+
+    let guard = parts.git_locks.lock(project_id).await;
+    let mirror = Mirror::open(&parts.mirror_path(project_id));
+    let head = mirror.branch_commit(branch).await?.unwrap_or_else(|| base.to_owned());
+    let outcome = if head == base {
+        refuse_lost_work(parts, sandbox).await?;
+        Outcome::NoChanges
+    } else {
+        if let Some(path) = &project.repo_path {
+            mirror.publish_branch(path.as_ref(), branch).await.map_err(|error| {
+                Error::Missing(format!(
+                    "the work is on branch {branch} of the server's mirror, but it could not be written to {path}: {error}"
+                ))
+            })?;
+        }
+        Outcome::Branch
+    };
+    drop(guard);
+
+    let change = SandboxChange {
+        trigger: Some(SandboxTrigger::ResultRecorded),
+        task_trigger: Some(TaskTrigger::ResultRecorded),
+        head_commit: Some(head.clone()),
+        outcome: Some(outcome),
+        result: Some(json!({ "branch_name": branch, "base_commit": base, "head_commit": head })),
+        ..SandboxChange::default()
+    };
+    parts.store.change_sandbox(&sandbox.id, change).await?;
+    Ok(())
+}
+
+/// A worker that says it committed, while nothing arrived, must not look like "no changes".
+async fn refuse_lost_work(parts: &Parts, sandbox: &Sandbox) -> Result<(), Error> {
+    let mut query = EventQuery::newest(sandbox.id.clone(), 1);
+    query.event_types = vec!["agent.completed".to_owned()];
+    let page = parts.store.list_events(query).await?;
+    let committed = page
+        .events
+        .first()
+        .and_then(|event| event.payload.field::<bool>("code_committed"))
+        .unwrap_or(false);
+    if committed {
+        return Err(Error::Missing("the agent's commits were never pushed".to_owned()));
+    }
+    Ok(())
+}

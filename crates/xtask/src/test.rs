@@ -1,0 +1,86 @@
+//! The whole test run: everything once, counted, named at the end.
+
+use std::process::Command;
+
+use anyhow::bail;
+
+use crate::stage::{self, Counts, Report, say};
+use crate::{schemathesis, tidy};
+
+/// Everything is built once, in one profile.
+const CI: &str = "--profile=ci";
+
+/// Runs every suite and prints the counts; fails if anything failed.
+pub(crate) fn run() -> anyhow::Result<()> {
+    let mut reports = vec![
+        stage::run("format", &mut cargo(&["fmt", "--all", "--check"]))?,
+        stage::run(
+            "clippy",
+            &mut cargo(&["clippy", "--workspace", "--all-targets", CI, "--", "-D", "warnings"]),
+        )?,
+        stage::run(
+            "documentation",
+            cargo(&["doc", "--workspace", "--no-deps", "--quiet", CI]).env("RUSTDOCFLAGS", "-D warnings"),
+        )?,
+        stage::run("build", &mut cargo(&["build", "--workspace", "--bins", CI]))?,
+        stage::run("Rust tests", &mut cargo(&["test", "--workspace", "--no-fail-fast", CI]))?,
+    ];
+    reports.push(checked("tidy", tidy::check)?);
+    reports.push(checked("demonstration", demonstration)?);
+    reports.push(checked("schemathesis", schemathesis::run)?);
+    summarise(&reports)
+}
+
+fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(arguments);
+    command
+}
+
+/// A stage that is a function: it passes or says why not, and counts as one test.
+fn checked(name: &'static str, check: fn() -> anyhow::Result<()>) -> anyhow::Result<Report> {
+    say(&format!("\n== {name}"))?;
+    let started = std::time::Instant::now();
+    let result = check();
+    if let Err(error) = &result {
+        say(&format!("{name}: {error:#}"))?;
+    }
+    let ok = result.is_ok();
+    let counts = Counts { passed: u64::from(ok), failed: u64::from(!ok) };
+    Ok(Report { name, counts, took: started.elapsed(), ok })
+}
+
+/// What `make run` shows, without staying up: the main job end to end in a real sandbox.
+fn demonstration() -> anyhow::Result<()> {
+    let directory = std::env::temp_dir().join(format!("sunaba-demonstration-{}", std::process::id()));
+    let mut demo = Command::new("target/ci/sunaba");
+    demo.args(["demo", "--exit", "--dir"]).arg(&directory);
+    let result = stage::require("sunaba demo --exit", &mut demo);
+    let removed = std::fs::remove_dir_all(&directory);
+    result?;
+    Ok(removed?)
+}
+
+fn summarise(reports: &[Report]) -> anyhow::Result<()> {
+    say("\n== summary")?;
+    let mut passed = 0;
+    let mut failed = 0;
+    for report in reports {
+        let verdict = if report.ok { "ok" } else { "FAILED" };
+        let counts = match report.counts {
+            Counts { passed: 0, failed: 0 } => String::new(),
+            counts => format!("{} passed, {} failed", counts.passed, counts.failed),
+        };
+        say(&format!("{:<16} {verdict:<7} {:>6.1} s  {counts}", report.name, report.took.as_secs_f64()))?;
+        passed += report.counts.passed;
+        failed += report.counts.failed;
+    }
+    say(&format!("\n{passed} passed, {failed} failed"))?;
+    if let Some(bad) = reports.iter().find(|report| !report.ok) {
+        bail!("{} failed", bad.name);
+    }
+    if passed == 0 {
+        bail!("no test was run");
+    }
+    Ok(())
+}
