@@ -16,6 +16,18 @@ pub const SPEC_FILE: &str = "spec.json";
 pub const HELD_FILE: &str = "shim.json";
 /// Name of the file that tells how it ended.
 pub const EXIT_FILE: &str = "exit.json";
+/// Name of the file that keeps what the sandbox wrote to its standard output and error.
+pub const OUTPUT_FILE: &str = "out.log";
+/// Name of the file that keeps what the shim itself had to say.
+pub const SHIM_LOG_FILE: &str = "shim.log";
+/// Name of the file that a living shim holds locked.
+pub const LOCK_FILE: &str = "shim.lock";
+/// Name of the directory that is the repository inside.
+pub const WORKSPACE_DIR: &str = "workspace";
+/// Name of the directory that is the home inside.
+pub const HOME_DIR: &str = "home";
+/// Name of the directory that is `/etc` inside.
+pub const ETC_DIR: &str = "etc";
 /// Name of the shim's control socket.
 pub const CONTROL_SOCKET: &str = "control.sock";
 /// Name of the directory that is bound into the sandbox and holds the server's socket.
@@ -70,6 +82,12 @@ pub struct Held {
     pub shim_start_time: u64,
     /// The sandbox's first process as the host sees it (pid-namespace init).
     pub init_pid: i32,
+    /// That process's start time, for the same reason.
+    #[serde(default)]
+    pub init_start_time: u64,
+    /// The inode of the sandbox's pid namespace: whatever lives in it belongs to the sandbox.
+    #[serde(default)]
+    pub pid_namespace: u64,
 }
 
 /// How a sandbox ended.
@@ -97,6 +115,8 @@ pub enum Request {
     Wait,
     /// End every process in it and answer once none is left.
     Kill,
+    /// Ask the command inside to end by itself (SIGTERM); answers whether it runs.
+    Terminate,
 }
 
 /// Answered on the control socket.
