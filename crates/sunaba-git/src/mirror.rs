@@ -1,0 +1,319 @@
+//! A project's bare mirror: what sandboxes read from and push to.
+//!
+//! ```text
+//! refs/remotes/source/<b>   what the source has, as of the last fetch
+//! refs/heads/<b>            what sandboxes see: the source's branches and the sandboxes' own
+//! refs/owned/<b>            marks a branch as made for a sandbox, at the commit it started from
+//! refs/sunaba/<sandbox>     a sandbox's steps
+//! ```
+//! A fetch never moves an owned branch. Nothing is ever collected here: clones
+//! borrow these objects, and one that is pruned breaks them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use crate::command::{Git, LONG, absolute};
+use crate::names::{candidates, clash};
+use crate::{Error, Repo, Result, validate_branch_name};
+
+/// The most that [`Mirror::diff`] gives.
+pub const DIFF_MAX_BYTES: u64 = 4 * 1024 * 1024;
+const LOG_MAX_COMMITS: usize = 500;
+
+/// Run by the fetching git on a local source, which may belong to somebody else.
+const UPLOAD_PACK: &str = "git -c 'safe.directory=*' upload-pack";
+
+const SETTINGS: &[(&str, &str)] = &[
+    ("gc.auto", "0"),
+    ("gc.pruneExpire", "never"),
+    ("maintenance.auto", "false"),
+    ("receive.autogc", "false"),
+    ("receive.fsckObjects", "true"),
+    ("receive.denyDeletes", "true"),
+    ("receive.maxInputSize", "1g"),
+    ("core.logAllRefUpdates", "always"),
+    ("transfer.hideRefs", "refs/remotes"),
+];
+
+/// One commit of a range.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Commit {
+    /// Its id.
+    pub id: String,
+    /// Who wrote it.
+    pub author: String,
+    /// When, in seconds since 1970.
+    pub at: i64,
+    /// Its first line.
+    pub subject: String,
+}
+
+/// One file that differs between two commits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChangedFile {
+    /// Its path.
+    pub path: String,
+    /// Lines added; none for a binary file.
+    pub added: Option<u64>,
+    /// Lines removed; none for a binary file.
+    pub removed: Option<u64>,
+}
+
+/// A project's bare mirror.
+#[derive(Debug, Clone)]
+pub struct Mirror {
+    dir: PathBuf,
+    source: Option<String>,
+}
+
+impl Mirror {
+    /// Opens the mirror at `dir`, making it first if there is none, and remembers where it fetches from.
+    ///
+    /// The source, which may carry a credential, is kept in memory only.
+    pub async fn ensure(dir: impl AsRef<Path>, source: &str) -> Result<Self> {
+        let dir = absolute(dir.as_ref())?;
+        if !dir.join("HEAD").exists() {
+            Self::make(&dir, source).await?;
+        }
+        Ok(Self { dir, source: Some(source.to_owned()) })
+    }
+
+    /// Opens a mirror that exists, to read from it and to serve it.
+    pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
+        let dir = absolute(dir.as_ref())?;
+        if dir.join("HEAD").exists() {
+            Ok(Self { dir, source: None })
+        } else {
+            Err(Error::NotARepository(dir))
+        }
+    }
+
+    /// Made under another name and renamed, so that a crash leaves no half a mirror.
+    async fn make(dir: &Path, source: &str) -> Result<()> {
+        let parent = dir.parent().unwrap_or(Path::new("/"));
+        std::fs::create_dir_all(parent).map_err(Error::io(format!("making {}", parent.display())))?;
+        let format = match local_path(source) {
+            Some(path) => Repo::discover(path).await?.object_format().await?,
+            None => "sha1".to_owned(),
+        };
+        let mut name = dir.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".{}.new", std::process::id()));
+        let fresh = parent.join(name);
+        let _ = std::fs::remove_dir_all(&fresh);
+        Git::at(parent, "init")
+            .args(["--quiet", "--bare", "--template=", "--initial-branch=main"])
+            .arg(format!("--object-format={format}"))
+            .arg("--")
+            .arg(&fresh)
+            .bytes()
+            .await?;
+        for (name, value) in SETTINGS {
+            Git::bare(&fresh, "config").args([name, value]).bytes().await?;
+        }
+        Git::bare(&fresh, "config").args(["--add", "transfer.hideRefs", "refs/owned"]).bytes().await?;
+        match std::fs::rename(&fresh, dir) {
+            // Somebody else made it in the meantime.
+            Err(_) if dir.join("HEAD").exists() => {
+                let _ = std::fs::remove_dir_all(&fresh);
+                Ok(())
+            }
+            result => result.map_err(Error::io(format!("making {}", dir.display()))),
+        }
+    }
+
+    /// Where it is.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Where its objects are: what is bound into sandboxes, read-only.
+    pub fn objects_dir(&self) -> PathBuf {
+        self.dir.join("objects")
+    }
+
+    /// Takes over the source's branches and tags; owned branches stay as they are.
+    pub async fn fetch(&self) -> Result<()> {
+        let Some(source) = &self.source else {
+            return Err(Error::Failed {
+                operation: "fetch".to_owned(),
+                stderr: "this mirror was opened without its source".to_owned(),
+            });
+        };
+        let from = match local_path(source) {
+            Some(path) => Repo::discover(path).await?.git_dir().display().to_string(),
+            None => source.clone(),
+        };
+        self.git("fetch")
+            .args(["--quiet", "--no-write-fetch-head", "--no-auto-maintenance", "--update-shallow"])
+            .args(["--prune", "--no-tags", "--upload-pack", UPLOAD_PACK, "--", &from])
+            .args(["+refs/heads/*:refs/remotes/source/*", "+refs/tags/*:refs/tags/*"])
+            .limit(LONG)
+            .bytes()
+            .await?;
+        self.show_source_branches().await
+    }
+
+    /// Lets `refs/heads` follow the source, except for owned branches.
+    async fn show_source_branches(&self) -> Result<()> {
+        let source = self.refs("refs/remotes/source/").await?;
+        let shown = self.refs("refs/heads/").await?;
+        let owned: BTreeSet<String> = self.refs("refs/owned/").await?.into_keys().collect();
+        let mut updates = Vec::new();
+        for (name, commit) in &source {
+            let blocked = owned.iter().any(|own| clash(own, name));
+            if !blocked && shown.get(name) != Some(commit) {
+                updates.push(format!("update refs/heads/{name} {commit}\n"));
+            }
+        }
+        for name in shown.keys().filter(|name| !source.contains_key(*name) && !owned.contains(*name)) {
+            // Removed first: `a` may have become `a/b`.
+            updates.insert(0, format!("delete refs/heads/{name}\n"));
+        }
+        let call = |updates: String| self.git("update-ref").arg("--stdin").stdin(updates).bytes();
+        if updates.is_empty() || call(updates.concat()).await.is_ok() {
+            return Ok(());
+        }
+        // One transaction cannot turn `a` into `a/b`; one step at a time can.
+        for update in updates {
+            call(update).await?;
+        }
+        Ok(())
+    }
+
+    /// The commit that a branch, tag or commit id stands for.
+    pub async fn resolve(&self, name: &str) -> Result<String> {
+        let plain = !name.starts_with('-') && !name.chars().any(|c| c.is_control() || c.is_whitespace());
+        let output = self
+            .git("rev-parse")
+            .args(["--verify", "--quiet", "--end-of-options", &format!("{name}^{{commit}}")])
+            .output()
+            .await?;
+        let commit = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        if plain && output.status.success() && !commit.is_empty() {
+            Ok(commit)
+        } else {
+            Err(Error::UnknownRef(name.to_owned()))
+        }
+    }
+
+    /// Makes a branch for a sandbox, at a commit. Doing it again with the same commit is harmless
+    /// while the branch has not moved.
+    pub async fn create_branch(&self, name: &str, commit: &str) -> Result<()> {
+        validate_branch_name(name)?;
+        let commit = self.resolve(commit).await?;
+        let made = format!("create refs/heads/{name} {commit}\ncreate refs/owned/{name} {commit}\n");
+        match self.git("update-ref").arg("--stdin").stdin(made).bytes().await {
+            Ok(_) => Ok(()),
+            Err(error) => match self.branch_commit(name).await? {
+                Some(at) if at == commit && self.is_owned(name).await? => Ok(()),
+                Some(_) => Err(Error::BranchExists(name.to_owned())),
+                None => Err(error),
+            },
+        }
+    }
+
+    /// The commit a branch is at, sandbox branches included.
+    pub async fn branch_commit(&self, name: &str) -> Result<Option<String>> {
+        validate_branch_name(name)?;
+        match self.resolve(&format!("refs/heads/{name}")).await {
+            Ok(commit) => Ok(Some(commit)),
+            Err(Error::UnknownRef(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A branch name for a ticket that is free here and at the source:
+    /// `<prefix>/<end of the ticket's id>-<slug of the title>`, with a number on a collision.
+    pub async fn unique_branch_name(&self, prefix: &str, ticket_id: &str, title: &str) -> Result<String> {
+        let mut taken: BTreeSet<String> = self.refs("refs/heads/").await?.into_keys().collect();
+        taken.extend(self.refs("refs/remotes/source/").await?.into_keys());
+        if let Some(path) = self.source.as_deref().and_then(local_path) {
+            let listing = Repo::discover(path).await?.git("for-each-ref");
+            let listing = listing.args(["--format=%(refname:lstrip=2)", "refs/heads"]).text().await?;
+            taken.extend(listing.lines().map(str::to_owned));
+        }
+        candidates(prefix, ticket_id, title)
+            .find(|name| validate_branch_name(name).is_ok() && !taken.iter().any(|other| clash(name, other)))
+            .ok_or_else(|| Error::BranchExists(format!("{prefix}/{ticket_id}")))
+    }
+
+    /// What changed between two commits, as a patch; cut with a mark at [`DIFF_MAX_BYTES`].
+    pub async fn diff(&self, base: &str, head: &str) -> Result<String> {
+        let (base, head) = (self.resolve(base).await?, self.resolve(head).await?);
+        let call = self
+            .git("diff")
+            .args(["--no-color", "--no-ext-diff", "--no-textconv", "--find-renames", &base, &head, "--"])
+            .max_output(DIFF_MAX_BYTES);
+        let output = call.output().await?;
+        if !output.status.success() && !output.truncated {
+            return Err(self.git("diff").failed(&output.stderr));
+        }
+        let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+        if output.truncated {
+            text.push_str(&format!("\n[cut: the diff is longer than {DIFF_MAX_BYTES} bytes]\n"));
+        }
+        Ok(text)
+    }
+
+    /// The files that differ between two commits.
+    pub async fn changed_files(&self, base: &str, head: &str) -> Result<Vec<ChangedFile>> {
+        let (base, head) = (self.resolve(base).await?, self.resolve(head).await?);
+        let call = self.git("diff").args(["--numstat", "--no-renames", "-z", &base, &head, "--"]);
+        let bytes = call.bytes().await?;
+        let text = String::from_utf8_lossy(&bytes);
+        Ok(text.split('\0').filter_map(read_numstat).collect())
+    }
+
+    /// The commits of `head` that `base` does not have, newest first, at most 500.
+    pub async fn log_range(&self, base: &str, head: &str) -> Result<Vec<Commit>> {
+        let (base, head) = (self.resolve(base).await?, self.resolve(head).await?);
+        let text = self
+            .git("log")
+            .args([&format!("--max-count={LOG_MAX_COMMITS}"), "--format=%H%x00%an%x00%at%x00%s"])
+            .args([&format!("{base}..{head}"), "--"])
+            .text()
+            .await?;
+        Ok(text.lines().filter_map(read_commit).collect())
+    }
+
+    async fn is_owned(&self, name: &str) -> Result<bool> {
+        Ok(self.refs("refs/owned/").await?.contains_key(name))
+    }
+
+    /// The refs below a prefix, by the rest of their name.
+    pub(crate) async fn refs(&self, prefix: &str) -> Result<BTreeMap<String, String>> {
+        let text =
+            self.git("for-each-ref").args(["--format=%(objectname) %(refname)", prefix]).text().await?;
+        let read = |line: &str| {
+            let (commit, name) = line.split_once(' ')?;
+            Some((name.strip_prefix(prefix)?.to_owned(), commit.to_owned()))
+        };
+        Ok(text.lines().filter_map(read).collect())
+    }
+
+    pub(crate) fn git(&self, operation: &str) -> Git {
+        Git::bare(&self.dir, operation)
+    }
+}
+
+/// The path, when a source is one: absolute, or `file://`.
+fn local_path(source: &str) -> Option<&Path> {
+    let path = source.strip_prefix("file://").unwrap_or(source);
+    path.starts_with('/').then(|| Path::new(path))
+}
+
+fn read_numstat(entry: &str) -> Option<ChangedFile> {
+    let mut parts = entry.splitn(3, '\t');
+    let (added, removed, path) = (parts.next()?, parts.next()?, parts.next()?);
+    Some(ChangedFile { path: path.to_owned(), added: added.parse().ok(), removed: removed.parse().ok() })
+}
+
+fn read_commit(line: &str) -> Option<Commit> {
+    let mut parts = line.splitn(4, '\0');
+    Some(Commit {
+        id: parts.next()?.to_owned(),
+        author: parts.next()?.to_owned(),
+        at: parts.next()?.parse().ok()?,
+        subject: parts.next()?.to_owned(),
+    })
+}

@@ -1,0 +1,9 @@
+//! Real git on real repositories in a temporary directory.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up has failed")]
+
+mod mirror;
+mod publish;
+mod repo;
+mod support;
+mod workspace;
