@@ -1,0 +1,64 @@
+//! How many events a second are acknowledged, each one durable.
+
+use std::time::Instant;
+
+use crate::client::{batch, event};
+use crate::server::Server;
+use crate::sqlite::OwnLimits;
+use crate::table::{Delays, Table};
+
+pub(crate) const CONNECTIONS: u64 = 64;
+pub(crate) const SECONDS: f64 = 5.0;
+
+pub(crate) async fn measure(table: &mut Table, limits: &OwnLimits, bare: f64) -> anyhow::Result<()> {
+    let server = Server::start().await?;
+    let (single, mut delays) = run(&server, 1).await?;
+    table.row(
+        "ingest, one event a request, 64 connections",
+        format!("{single:.0} events/s, {}", delays.describe()),
+        format!(
+            "{:.1} × SQLite's single commits; {:.2} × bare handler",
+            single / limits.single_commits,
+            single / bare
+        ),
+    );
+    let (batched, mut delays) = run(&server, 100).await?;
+    table.row(
+        "ingest, batches of 100, 64 connections",
+        format!("{batched:.0} events/s, {}", delays.describe()),
+        format!("{:.2} × SQLite's own 100-row transactions (wanted ≥ 0.5)", batched / limits.hundred_rows),
+    );
+    Ok(())
+}
+
+async fn run(server: &Server, size: u64) -> anyhow::Result<(f64, Delays)> {
+    let started = Instant::now();
+    let mut tasks = tokio::task::JoinSet::new();
+    for index in 0..CONNECTIONS {
+        let mut connection = server.connect().await?;
+        tasks.spawn(async move {
+            let base = format!("/api/v1/sandboxes/bench-{size}-{index}/events");
+            let mut delays = Delays::default();
+            let mut count = 0;
+            while started.elapsed().as_secs_f64() < SECONDS {
+                let asked = Instant::now();
+                if size == 1 {
+                    connection.post(&base, event(count).to_string()).await?;
+                } else {
+                    connection.post(&format!("{base}/batch"), batch(count, size)).await?;
+                }
+                delays.push(asked.elapsed());
+                count += size;
+            }
+            anyhow::Ok((count, delays))
+        });
+    }
+    let mut total = 0;
+    let mut delays = Delays::default();
+    while let Some(done) = tasks.join_next().await {
+        let (count, more) = done??;
+        total += count;
+        delays.extend(more);
+    }
+    Ok((total as f64 / started.elapsed().as_secs_f64(), delays))
+}

@@ -1,0 +1,95 @@
+//! The release server in a directory of its own.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use tempfile::TempDir;
+
+/// A running server; stopped when dropped.
+#[derive(Debug)]
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) authority: String,
+    pub(crate) token: String,
+    pub(crate) ready_after: Duration,
+    data: TempDir,
+}
+
+impl Server {
+    /// Starts one that asks for tokens.
+    pub(crate) async fn start() -> anyhow::Result<Self> {
+        Self::start_with(&[]).await
+    }
+
+    /// Starts one where every caller counts as the sandbox itself.
+    pub(crate) async fn start_without_auth() -> anyhow::Result<Self> {
+        Self::start_with(&["--auth", "off"]).await
+    }
+
+    async fn start_with(arguments: &[&str]) -> anyhow::Result<Self> {
+        let data = tempfile::tempdir()?;
+        let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let authority = format!("127.0.0.1:{port}");
+        let started = Instant::now();
+        let child = Command::new(program("sunaba")?)
+            .args(["serve", "--listen", &authority, "--data"])
+            .arg(data.path())
+            .args(arguments)
+            .env("RUST_LOG", "warn")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(std::fs::File::create(data.path().join("bench.log"))?)
+            .spawn()
+            .context("cannot start the server")?;
+        let mut server = Self { child, authority, token: String::new(), ready_after: Duration::ZERO, data };
+        server.wait_until_ready().await?;
+        server.ready_after = started.elapsed();
+        let token = std::fs::read_to_string(server.data.path().join("admin-token")).unwrap_or_default();
+        server.token = token.trim().to_owned();
+        Ok(server)
+    }
+
+    async fn wait_until_ready(&mut self) -> anyhow::Result<()> {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while Instant::now() < deadline {
+            if let Ok(mut connection) = crate::client::Connection::open(&self.authority, "").await
+                && connection.get("/readyz").await.is_ok()
+            {
+                return Ok(());
+            }
+            if let Some(status) = self.child.try_wait()? {
+                bail!("the server ended at its start: {status}");
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        bail!("the server was not ready within 20 s")
+    }
+
+    pub(crate) async fn connect(&self) -> anyhow::Result<crate::client::Connection> {
+        crate::client::Connection::open(&self.authority, &self.token).await
+    }
+
+    /// Resident memory in MiB.
+    pub(crate) fn resident_mib(&self) -> anyhow::Result<f64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("VmRSS")?;
+        let kib: f64 = line.split_whitespace().nth(1).context("VmRSS")?.parse()?;
+        Ok(kib / 1024.0)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// A program built beside this one.
+pub(crate) fn program(name: &str) -> anyhow::Result<PathBuf> {
+    let path = std::env::current_exe()?.with_file_name(name);
+    anyhow::ensure!(path.exists(), "{} is missing; run make bench, which builds it", path.display());
+    Ok(path)
+}
