@@ -1,7 +1,7 @@
 //! From a pending row to a running worker.
 
 use sunaba_engine::SandboxTrigger;
-use sunaba_git::{Mirror, WorkspaceRequest};
+use sunaba_git::{Mirror, WorkspaceSpec, prepare_workspace};
 use sunaba_sandbox::StartRequest;
 use sunaba_store::{NewToken, SandboxChange};
 use sunaba_types::shim::{Bind, WORKER_INSIDE};
@@ -78,7 +78,7 @@ async fn clone_repository(
         .or(work.project.repo_url.as_deref())
         .ok_or_else(|| Error::Missing("the project has no repository".to_owned()))?;
     let guard = parts.git_locks.lock(&work.project.id).await;
-    let mirror = Mirror::ensure(&parts.mirror_path(&work.project.id), source).await?;
+    let mirror = Mirror::ensure(parts.mirror_path(&work.project.id), source).await?;
     mirror.fetch().await?;
     let branch = find_or_make_branch(&mirror, work).await?;
     let base = mirror
@@ -87,15 +87,13 @@ async fn clone_repository(
         .ok_or_else(|| Error::Missing(format!("the branch {branch} is not in the mirror")))?;
     drop(guard);
     let remote = remote_url(&work.project.id);
-    mirror
-        .prepare_workspace(&WorkspaceRequest {
-            directory: &prepared.workspace,
-            branch: &branch,
-            objects_inside: MIRROR_OBJECTS_INSIDE,
-            remote_url: &remote,
-            owner: prepared.owner_uid,
-        })
-        .await?;
+    let spec = WorkspaceSpec {
+        branch: &branch,
+        alternates_inside: MIRROR_OBJECTS_INSIDE,
+        remote_url_inside: &remote,
+        owner: prepared.owner_uid.map(|uid| (uid, uid)),
+    };
+    prepare_workspace(&mirror, &prepared.workspace, spec).await?;
     let change = SandboxChange {
         branch_name: Some(branch.clone()),
         base_commit: Some(base),
@@ -111,9 +109,13 @@ async fn find_or_make_branch(mirror: &Mirror, work: &Work) -> Result<String, Err
     {
         return Ok(name.clone());
     }
-    let base = mirror.source_commit(&work.project.default_branch).await?;
+    let base = mirror.resolve(&work.project.default_branch).await?;
     let name = mirror
-        .unique_branch_name(work.ticket.ticket_type.branch_prefix(), work.ticket.id.as_str(), &work.ticket.title)
+        .unique_branch_name(
+            work.ticket.ticket_type.branch_prefix(),
+            work.ticket.id.as_str(),
+            &work.ticket.title,
+        )
         .await?;
     mirror.create_branch(&name, &base).await?;
     Ok(name)
@@ -140,9 +142,9 @@ async fn mint_token(parts: &Parts, sandbox: &Sandbox) -> Result<String, Error> {
 }
 
 fn toolchain_binds(project: &Project) -> impl Iterator<Item = Bind> + '_ {
-    project
-        .settings
-        .toolchains
-        .iter()
-        .map(|path| Bind { source: path.clone(), target: path.clone(), writable: false })
+    project.settings.toolchains.iter().map(|path| Bind {
+        source: path.clone(),
+        target: path.clone(),
+        writable: false,
+    })
 }

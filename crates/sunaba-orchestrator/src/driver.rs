@@ -96,9 +96,10 @@ impl Driver {
             SandboxState::Completing => {
                 let deadline = self.parts.settings.completing_deadline;
                 let work = finish::record_result(&self.parts, &sandbox);
-                tokio::time::timeout(deadline, work)
-                    .await
-                    .map_err(|_| Error::TooSlow { what: "recording the result", seconds: deadline.as_secs() })?
+                tokio::time::timeout(deadline, work).await.map_err(|_| Error::TooSlow {
+                    what: "recording the result",
+                    seconds: deadline.as_secs(),
+                })?
             }
             state if state.is_terminal() => Ok(()),
             _ => Err(Error::Missing(describe_exit(exit))),

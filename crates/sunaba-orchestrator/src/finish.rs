@@ -5,7 +5,7 @@
 
 use serde_json::json;
 use sunaba_engine::{SandboxTrigger, TaskTrigger};
-use sunaba_git::Mirror;
+use sunaba_git::{Mirror, publish_branch};
 use sunaba_store::{EventQuery, SandboxChange};
 use sunaba_types::{Outcome, Sandbox};
 
@@ -20,14 +20,14 @@ pub(crate) async fn record_result(parts: &Parts, sandbox: &Sandbox) -> Result<()
     let project = parts.store.find_project(project_id).await?.ok_or_else(|| missing("project"))?;
 
     let guard = parts.git_locks.lock(project_id).await;
-    let mirror = Mirror::open(&parts.mirror_path(project_id));
+    let mirror = Mirror::open(parts.mirror_path(project_id))?;
     let head = mirror.branch_commit(branch).await?.unwrap_or_else(|| base.to_owned());
     let outcome = if head == base {
         refuse_lost_work(parts, sandbox).await?;
         Outcome::NoChanges
     } else {
         if let Some(path) = &project.repo_path {
-            mirror.publish_branch(path.as_ref(), branch).await.map_err(|error| {
+            publish_branch(&mirror, path.as_ref(), branch).await.map_err(|error| {
                 Error::Missing(format!(
                     "the work is on branch {branch} of the server's mirror, but it could not be written to {path}: {error}"
                 ))
@@ -54,11 +54,8 @@ async fn refuse_lost_work(parts: &Parts, sandbox: &Sandbox) -> Result<(), Error>
     let mut query = EventQuery::newest(sandbox.id.clone(), 1);
     query.event_types = vec!["agent.completed".to_owned()];
     let page = parts.store.list_events(query).await?;
-    let committed = page
-        .events
-        .first()
-        .and_then(|event| event.payload.field::<bool>("code_committed"))
-        .unwrap_or(false);
+    let committed =
+        page.events.first().and_then(|event| event.payload.field::<bool>("code_committed")).unwrap_or(false);
     if committed {
         return Err(Error::Missing("the agent's commits were never pushed".to_owned()));
     }
