@@ -1,1 +1,18 @@
-//! The runtime port and the native agent loop with its tools
+//! The runtime port, and the native agent loop with its tools.
+//!
+//! A [`Runtime`] does one task: it gets a [`RunContext`], tells every step to an [`EventSink`], takes messages
+//! while it works and ends with a [`RunOutcome`]. It never talks to the server: who it works for, how events
+//! are kept and sent and what becomes of the files is the worker's business.
+
+mod event;
+mod native;
+mod runtime;
+mod text;
+mod tools;
+
+pub use event::{AgentEvent, ChangeType, OutputStream, StreamErrorType};
+pub use native::{NativeConfig, NativeRuntime, RetryPolicy};
+pub use runtime::{
+    Capabilities, Ending, ErrorClass, EventSink, Incoming, RunContext, RunError, RunOutcome, Runtime, Steer,
+};
+pub use sunaba_llm::{ApiKey, Usage};

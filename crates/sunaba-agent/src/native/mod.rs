@@ -1,0 +1,107 @@
+//! The native runtime: an agent loop over the Messages API.
+//!
+//! ```text
+//!   prompt ──► model call ──► tool calls? ──yes──► run them in order ──┐
+//!                 ▲  │                                                 │
+//!                 │  └── no: messages waiting? ──no──► completed       │
+//!                 └──────────── messages that arrived join ◄───────────┘
+//!   interrupt, anywhere: the call or the command is stopped, tool calls without a result get one,
+//!   and the loop waits for words.
+//! ```
+
+mod call;
+mod conversation;
+mod prompt;
+mod run;
+mod steering;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::{Capabilities, RunContext, RunOutcome, Runtime, Steer};
+
+/// How failed model calls are tried again.
+#[derive(Debug, Clone)]
+pub struct RetryPolicy {
+    /// Most tries of one call, the first one included.
+    pub max_attempts: u32,
+    /// The first pause; it doubles with each try.
+    pub base_delay: Duration,
+    /// The longest pause that is chosen here.
+    pub max_delay: Duration,
+    /// The longest pause that the other side may ask for; more is an error.
+    pub max_retry_after: Duration,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self {
+            max_attempts: 6,
+            base_delay: Duration::from_millis(500),
+            max_delay: Duration::from_secs(30),
+            max_retry_after: Duration::from_secs(300),
+        }
+    }
+}
+
+/// The loop's bounds.
+#[derive(Debug, Clone)]
+pub struct NativeConfig {
+    /// Most tokens of one answer.
+    pub max_tokens: u32,
+    /// How failed model calls are tried again.
+    pub retry: RetryPolicy,
+    /// How long a connection to the model may take to come about.
+    pub connect_timeout: Duration,
+    /// How long an answer may take to begin.
+    pub response_timeout: Duration,
+    /// How long an answer may be silent.
+    pub idle_timeout: Duration,
+    /// How long an interrupted command may take to end by itself.
+    pub command_grace: Duration,
+    /// How long to wait for words after an interrupt.
+    pub interrupt_wait: Duration,
+}
+
+impl Default for NativeConfig {
+    fn default() -> Self {
+        Self {
+            max_tokens: 16_384,
+            retry: RetryPolicy::default(),
+            connect_timeout: Duration::from_secs(10),
+            response_timeout: Duration::from_secs(65 * 60),
+            idle_timeout: Duration::from_secs(5 * 60),
+            command_grace: Duration::from_millis(400),
+            interrupt_wait: Duration::from_secs(60 * 60),
+        }
+    }
+}
+
+/// An agent loop over the Messages API.
+#[derive(Debug, Default)]
+pub struct NativeRuntime {
+    config: NativeConfig,
+}
+
+impl NativeRuntime {
+    /// A runtime with these bounds.
+    pub fn new(config: NativeConfig) -> Self {
+        Self { config }
+    }
+}
+
+#[async_trait]
+impl Runtime for NativeRuntime {
+    fn name(&self) -> &'static str {
+        "native"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { steer: Steer::NextModelCall, interrupt: true, resume: false }
+    }
+
+    async fn run(self: Box<Self>, ctx: RunContext) -> RunOutcome {
+        Box::pin(run::run(self.config, ctx)).await
+    }
+}

@@ -1,0 +1,35 @@
+//! The system prompt.
+
+use std::path::Path;
+
+/// The built-in words, or those given in their place, and what is to follow them.
+pub(super) fn system_prompt(given: Option<&str>, append: Option<&str>, cwd: &Path) -> String {
+    let mut prompt = match given {
+        Some(words) => words.to_owned(),
+        None => built_in(cwd),
+    };
+    if let Some(more) = append.filter(|more| !more.trim().is_empty()) {
+        prompt.push_str("\n\n");
+        prompt.push_str(more);
+    }
+    prompt
+}
+
+fn built_in(cwd: &Path) -> String {
+    format!(
+        "You are a software engineer working on your own in an isolated sandbox. Your work tree is a git \
+repository at {}; relative paths start there.\n\
+\n\
+Work in small steps: look at the code before you change it, make the change, run the tests that cover it, and \
+mend what they find. Follow the conventions that the repository already has. Do not change what the task does \
+not ask for. There is no network except what the sandbox's proxy allows.\n\
+\n\
+Nobody answers questions while you work, but people may send you messages; they appear in square brackets with \
+the name of who speaks. Take them into account from then on: a later message outweighs the task where they \
+differ.\n\
+\n\
+Uncommitted changes are committed for you when you stop. When the task is done, stop calling tools and say in a \
+few sentences what you changed and how you checked it. If it cannot be done, say why.",
+        cwd.display()
+    )
+}

@@ -1,0 +1,290 @@
+//! The loop itself.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use sunaba_llm::{Client, ClientConfig, ContentBlock, MessagesRequest, Reply, SystemBlock, Usage};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::NativeConfig;
+use super::call::{NoReply, run_error};
+use super::conversation::Conversation;
+use super::prompt::system_prompt;
+use super::steering::{Steering, Stop, Waited, spoken};
+use crate::tools::{ToolCall, ToolReply, Toolbox};
+use crate::{AgentEvent, Ending, EventSink, RunContext, RunError, RunOutcome};
+
+const GO_ON: &str = "[your answer was cut off at its token limit; go on from where it ended]";
+const UNUSABLE_INPUT: &str = "the arguments are not a JSON object; the answer was probably cut off";
+
+/// Does one task from its prompt to its outcome.
+pub(super) async fn run(config: NativeConfig, ctx: RunContext) -> RunOutcome {
+    let client = Client::new(ClientConfig {
+        base_url: ctx.base_url.clone(),
+        api_key: ctx.api_key.clone(),
+        connect_timeout: config.connect_timeout,
+        response_timeout: config.response_timeout,
+        idle_timeout: config.idle_timeout,
+    });
+    let steering = Steering::new(ctx.inbox, ctx.shutdown);
+    let client = match client {
+        Ok(client) => client,
+        Err(error) => return never_began(run_error(&error), steering, &*ctx.events),
+    };
+    let system = system_prompt(ctx.system_prompt.as_deref(), ctx.system_prompt_append.as_deref(), &ctx.cwd);
+    let run = Run {
+        tools: Toolbox::new(ctx.cwd, Arc::clone(&ctx.events), config.command_grace),
+        config,
+        client,
+        model: ctx.model,
+        max_turns: ctx.max_turns,
+        system,
+        events: ctx.events,
+        steering,
+        conversation: Conversation::default(),
+        turns: 0,
+        usage: Usage::default(),
+        final_output: String::new(),
+    };
+    run.until_the_end(&ctx.prompt).await
+}
+
+fn never_began(error: RunError, steering: Steering, events: &dyn EventSink) -> RunOutcome {
+    tell_error(events, "setup", &error);
+    RunOutcome {
+        ending: Ending::Failed(error),
+        turns: 0,
+        usage: Usage::default(),
+        session_id: Uuid::new_v4().to_string(),
+        final_output: String::new(),
+        undelivered: steering.close(),
+    }
+}
+
+fn tell_error(events: &dyn EventSink, phase: &'static str, error: &RunError) {
+    events.emit(AgentEvent::Error { error: error.message.clone(), phase, error_class: error.class });
+}
+
+/// A task in the making.
+pub(super) struct Run {
+    pub(super) config: NativeConfig,
+    pub(super) client: Client,
+    model: String,
+    max_turns: u32,
+    system: String,
+    pub(super) events: Arc<dyn EventSink>,
+    pub(super) steering: Steering,
+    conversation: Conversation,
+    tools: Toolbox,
+    /// Model calls begun; a call that is tried again counts once.
+    pub(super) turns: u32,
+    pub(super) usage: Usage,
+    final_output: String,
+}
+
+impl Run {
+    async fn until_the_end(mut self, prompt: &str) -> RunOutcome {
+        self.conversation.push_user(vec![ContentBlock::text(prompt)]);
+        self.events.emit(AgentEvent::user_message(0, prompt));
+        let ending = loop {
+            if let Some(ending) = self.turn().await {
+                break ending;
+            }
+        };
+        if let Ending::Failed(error) = &ending {
+            tell_error(&*self.events, "model_call", error);
+        }
+        RunOutcome {
+            ending,
+            turns: self.turns,
+            usage: self.usage,
+            session_id: Uuid::new_v4().to_string(),
+            final_output: self.final_output,
+            undelivered: self.steering.close(),
+        }
+    }
+
+    /// One model call and what it asks for; gives the ending when there is one.
+    async fn turn(&mut self) -> Option<Ending> {
+        if let Some(stop) = self.steering.take_ready() {
+            return self.stopped(stop).await;
+        }
+        // Before messages are taken in: one that no call would carry must not count as consumed.
+        if self.turns >= self.max_turns {
+            return Some(Ending::MaxTurns);
+        }
+        self.turns += 1;
+        self.take_in_messages();
+        let reply = match self.call_model().await {
+            Ok(reply) => reply,
+            Err(NoReply::Stopped(stop)) => return self.stopped(stop).await,
+            Err(NoReply::Failed(error)) => return Some(Ending::Failed(error)),
+        };
+        self.tell_reply(&reply);
+        let calls = tool_calls(&reply.content);
+        self.conversation.push_assistant(reply.content);
+        if calls.is_empty() {
+            return self.without_tools(reply.stop_reason);
+        }
+        match self.run_tools(&calls, &reply.unusable_tool_inputs).await {
+            Some(stop) => self.stopped(stop).await,
+            None => None,
+        }
+    }
+
+    /// The model asks for nothing more: the end, unless it was cut off or somebody spoke meanwhile.
+    fn without_tools(&mut self, stop_reason: Option<String>) -> Option<Ending> {
+        match stop_reason.as_deref() {
+            Some("max_tokens") => {
+                self.conversation.push_user(vec![ContentBlock::text(GO_ON)]);
+                None
+            }
+            Some("pause_turn") => None,
+            _ if self.steering.has_words() => None,
+            _ => {
+                // One last look; an interrupt that is found here has nothing left to stop but may have words.
+                if let Some(Stop::Interrupt(message)) = self.steering.take_ready() {
+                    self.steering.keep(message);
+                }
+                if self.steering.has_words() {
+                    return None;
+                }
+                let stop_reason = stop_reason.unwrap_or_else(|| "end_turn".to_owned());
+                Some(Ending::Completed { stop_reason })
+            }
+        }
+    }
+
+    /// Puts what was said into the conversation that is about to be sent, then tells so.
+    fn take_in_messages(&mut self) {
+        let messages = self.steering.take_pending();
+        let blocks = messages.iter().map(|message| ContentBlock::text(spoken(message))).collect();
+        self.conversation.push_user(blocks);
+        for message in messages {
+            self.events.emit(AgentEvent::MessageInjected {
+                content_length: message.content.chars().count(),
+                message_id: message.message_id,
+                message_type: message.message_type.to_string(),
+                content: message.content,
+                turn: self.turns,
+            });
+        }
+    }
+
+    pub(super) fn request(&self) -> MessagesRequest {
+        MessagesRequest {
+            model: self.model.clone(),
+            max_tokens: self.config.max_tokens,
+            system: vec![SystemBlock::cached(&self.system)],
+            messages: self.conversation.for_request(),
+            tools: Toolbox::definitions(),
+            stream: true,
+        }
+    }
+
+    fn tell_reply(&mut self, reply: &Reply) {
+        let turn = self.turns;
+        self.events.emit(AgentEvent::AssistantMessage {
+            turn,
+            model: if reply.model.is_empty() { self.model.clone() } else { reply.model.clone() },
+            stop_reason: reply.stop_reason.clone(),
+            block_count: reply.content.len(),
+        });
+        let mut words = Vec::new();
+        for block in &reply.content {
+            match block {
+                ContentBlock::Text { text, .. } if !text.trim().is_empty() => {
+                    words.push(text.as_str());
+                    self.events.emit(AgentEvent::message(turn, text));
+                }
+                ContentBlock::Thinking { thinking, .. } => {
+                    self.events.emit(AgentEvent::thinking(turn, thinking));
+                }
+                _ => {
+                    if let Some(call) = tool_call(block) {
+                        self.events.emit(AgentEvent::tool_use(turn, &call));
+                    }
+                }
+            }
+        }
+        if !words.is_empty() {
+            self.final_output = words.join("\n");
+        }
+    }
+
+    /// Runs the tools in order and puts every result into the conversation; gives the reason to stop, if one
+    /// came meanwhile.
+    async fn run_tools(&mut self, calls: &[ToolCall], unusable: &[String]) -> Option<Stop> {
+        let mut results = Vec::with_capacity(calls.len());
+        let mut stopped = None;
+        for call in calls {
+            let began = Instant::now();
+            let reply = if stopped.is_some() {
+                ToolReply::error("[interrupted before it ran]")
+            } else if unusable.contains(&call.id) {
+                ToolReply::error(UNUSABLE_INPUT)
+            } else {
+                let (reply, stop) = self.run_tool(call).await;
+                stopped = stop;
+                reply
+            };
+            if let Some(edit) = &reply.edit {
+                self.events.emit(edit.event(self.turns, &call.id));
+            }
+            self.events.emit(AgentEvent::tool_completed(self.turns, call, &reply, began.elapsed()));
+            self.events.emit(AgentEvent::tool_result(self.turns, call, &reply));
+            results.push(ContentBlock::tool_result(&call.id, reply.content, reply.is_error));
+        }
+        self.conversation.settle_tools(calls, results);
+        stopped
+    }
+
+    async fn run_tool(&mut self, call: &ToolCall) -> (ToolReply, Option<Stop>) {
+        tracing::debug!(turn = self.turns, tool = %call.name, "tool call");
+        let halt = CancellationToken::new();
+        let mut work = std::pin::pin!(self.tools.run(call, &halt));
+        tokio::select! {
+            biased;
+            stop = self.steering.stop_signal() => {
+                halt.cancel();
+                // The tool ends what it started before it answers; every tool bounds that.
+                (work.await, Some(stop))
+            }
+            reply = &mut work => (reply, None),
+        }
+    }
+
+    /// Everything is let go; an interrupt then waits for words, unless there are some already.
+    async fn stopped(&mut self, stop: Stop) -> Option<Ending> {
+        let Stop::Interrupt(message) = stop else { return Some(Ending::Cancelled) };
+        self.events.emit(AgentEvent::Interrupted {
+            reason: format!("interrupted by {}", message.sender),
+            message_id: Some(message.message_id.clone()),
+            turn: self.turns,
+        });
+        self.steering.keep(message);
+        if self.steering.has_words() {
+            return None;
+        }
+        self.events.emit(AgentEvent::Waiting { message: "interrupted; waiting for a message".to_owned() });
+        match self.steering.wait_for_words(self.config.interrupt_wait).await {
+            Waited::Words => None,
+            Waited::Shutdown => Some(Ending::Cancelled),
+            Waited::InVain => Some(Ending::Interrupted),
+        }
+    }
+}
+
+fn tool_calls(content: &[ContentBlock]) -> Vec<ToolCall> {
+    content.iter().filter_map(tool_call).collect()
+}
+
+fn tool_call(block: &ContentBlock) -> Option<ToolCall> {
+    match block {
+        ContentBlock::ToolUse { id, name, input } => {
+            Some(ToolCall { id: id.clone(), name: name.clone(), input: input.clone() })
+        }
+        _ => None,
+    }
+}
