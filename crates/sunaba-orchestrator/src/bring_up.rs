@@ -77,7 +77,7 @@ async fn clone_repository(
         .as_deref()
         .or(work.project.repo_url.as_deref())
         .ok_or_else(|| Error::Missing("the project has no repository".to_owned()))?;
-    let guard = parts.git_locks.lock(&work.project.id).await;
+    let guard = parts.git_locks.lock(work.project.id.as_str()).await;
     let mirror = Mirror::ensure(parts.mirror_path(&work.project.id), source).await?;
     mirror.fetch().await?;
     let branch = find_or_make_branch(&mirror, work).await?;

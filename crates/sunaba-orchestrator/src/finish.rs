@@ -19,7 +19,7 @@ pub(crate) async fn record_result(parts: &Parts, sandbox: &Sandbox) -> Result<()
     let base = sandbox.base_commit.as_deref().ok_or_else(|| missing("base commit"))?;
     let project = parts.store.find_project(project_id).await?.ok_or_else(|| missing("project"))?;
 
-    let guard = parts.git_locks.lock(project_id).await;
+    let guard = parts.git_locks.lock(project_id.as_str()).await;
     let mirror = Mirror::open(parts.mirror_path(project_id))?;
     let head = mirror.branch_commit(branch).await?.unwrap_or_else(|| base.to_owned());
     let outcome = if head == base {

@@ -1,11 +1,11 @@
 //! What the orchestrator is given by whoever composes the server.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use sunaba_git::ProjectLocks;
 use sunaba_sandbox::Provider;
 use sunaba_store::Store;
 use sunaba_types::chain::Hash;
@@ -69,40 +69,13 @@ pub struct Parts {
     pub mint_token: fn() -> (String, Hash),
     /// How to behave.
     pub settings: Settings,
-    /// One lock a project: its mirror is changed by one task at a time.
-    pub(crate) git_locks: ProjectLocks,
+    /// The git locks, shared with whatever else writes to mirrors.
+    pub git_locks: Arc<ProjectLocks>,
 }
 
 impl Parts {
-    /// Puts the parts together.
-    pub fn new(
-        store: Arc<dyn Store>,
-        provider: Arc<dyn Provider>,
-        doors: Arc<dyn Doors>,
-        clock: Arc<dyn Clock>,
-        mint_token: fn() -> (String, Hash),
-        settings: Settings,
-    ) -> Self {
-        Self { store, provider, doors, clock, mint_token, settings, git_locks: ProjectLocks::default() }
-    }
-
     /// Where a project's mirror is.
     pub(crate) fn mirror_path(&self, project: &ProjectId) -> PathBuf {
         self.settings.git_root.join(format!("{project}.git"))
-    }
-}
-
-/// A lock for each project, made when first asked for.
-#[derive(Debug, Default)]
-pub(crate) struct ProjectLocks(Mutex<HashMap<ProjectId, Arc<tokio::sync::Mutex<()>>>>);
-
-impl ProjectLocks {
-    /// Waits for the project's lock.
-    pub(crate) async fn lock(&self, project: &ProjectId) -> tokio::sync::OwnedMutexGuard<()> {
-        let lock = {
-            let mut locks = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            Arc::clone(locks.entry(project.clone()).or_default())
-        };
-        lock.lock_owned().await
     }
 }
