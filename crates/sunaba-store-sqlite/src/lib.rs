@@ -1,1 +1,22 @@
-//! The embedded store: all SQLite SQL, one writer, many readers
+//! The embedded store: all SQLite SQL, one writer, many readers.
+//!
+//! Every write goes through one task that owns the only writing connection. It
+//! gathers what waits, commits it as one transaction and answers afterwards:
+//! the latency of one commit, the throughput of a batch. Reads go to a pool of
+//! read-only connections and are never held up by a write (WAL).
+//!
+//! `synchronous=FULL`: what was answered survives the machine losing power.
+
+mod events;
+mod fault;
+mod feed;
+mod messages;
+mod open;
+mod registry;
+mod rows;
+mod settings;
+mod tokens;
+mod unit;
+mod writer;
+
+pub use open::{OpenError, Options, SqliteStore};

@@ -1,0 +1,136 @@
+//! The event log as it is read: pages, the trajectory, the outline, the head.
+//!
+//! No page walks to its place. Without a filter a place is arithmetic, because
+//! `seq` has no gaps; with one it is found by bisection over `type_seq`.
+
+mod list;
+mod search;
+mod trajectory;
+
+use async_trait::async_trait;
+use sunaba_store::{
+    Append, AppendOutcome, Error, EventPage, EventQuery, EventStore, LogHead, OutlineTurn, Result,
+    TrajectoryPage, TrajectoryQuery,
+};
+use sunaba_types::{SandboxId, SandboxState, StoredEvent};
+
+use crate::SqliteStore;
+use crate::fault::told;
+use crate::rows::{all, event_query, hash, maybe_time, readable, time};
+
+/// A log's head and its counters.
+#[derive(Debug)]
+struct Counters {
+    head: LogHead,
+    story_count: i64,
+    noise_count: i64,
+}
+
+impl SqliteStore {
+    async fn counters(&self, id: &SandboxId) -> Result<Counters> {
+        let key = id.as_str();
+        let row = sqlx::query!(
+            "SELECT last_seq, last_hash, heartbeat_count, first_heartbeat, last_heartbeat, story_count,
+                    noise_count
+             FROM sandbox_log WHERE sandbox_id = ?1",
+            key
+        )
+        .fetch_optional(&self.readers)
+        .await
+        .map_err(told)?
+        .ok_or_else(|| Error::not_found("sandbox", id))?;
+        let head = LogHead {
+            last_seq: row.last_seq,
+            last_hash: hash(&row.last_hash, "sandbox_log", "last_hash", key)?,
+            heartbeat_count: row.heartbeat_count,
+            first_heartbeat: maybe_time(row.first_heartbeat, "sandbox_log", "first_heartbeat", key)?,
+            last_heartbeat: maybe_time(row.last_heartbeat, "sandbox_log", "last_heartbeat", key)?,
+        };
+        Ok(Counters { head, story_count: row.story_count, noise_count: row.noise_count })
+    }
+}
+
+#[async_trait]
+impl EventStore for SqliteStore {
+    async fn append(&self, append: Append) -> Result<Vec<AppendOutcome>> {
+        if append.events.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.writer.append(append).await
+    }
+
+    async fn list_events(&self, query: EventQuery) -> Result<EventPage> {
+        self.read_page(query).await
+    }
+
+    async fn trajectory(&self, query: TrajectoryQuery) -> Result<TrajectoryPage> {
+        self.read_trajectory(query).await
+    }
+
+    async fn outline(
+        &self,
+        sandbox_id: &SandboxId,
+        after: Option<i64>,
+        limit: u32,
+    ) -> Result<Vec<OutlineTurn>> {
+        let (key, after) = (sandbox_id.as_str(), after.unwrap_or(i64::MIN));
+        let rows = sqlx::query!(
+            "SELECT turn, first_seq, last_seq, started_at, ended_at, tools, errors, edits, messages
+             FROM outline WHERE sandbox_id = ?1 AND turn > ?2 ORDER BY turn LIMIT ?3",
+            key,
+            after,
+            limit
+        )
+        .fetch_all(&self.readers)
+        .await
+        .map_err(told)?;
+        rows.into_iter()
+            .map(|row| {
+                Ok(OutlineTurn {
+                    turn: row.turn,
+                    first_seq: row.first_seq,
+                    last_seq: row.last_seq,
+                    started_at: time(row.started_at, "outline", "started_at", key)?,
+                    ended_at: time(row.ended_at, "outline", "ended_at", key)?,
+                    tools: row.tools,
+                    errors: row.errors,
+                    edits: row.edits,
+                    messages: row.messages,
+                })
+            })
+            .collect()
+    }
+
+    async fn events_after(
+        &self,
+        sandbox_id: &SandboxId,
+        after_seq: i64,
+        limit: u32,
+    ) -> Result<Vec<StoredEvent>> {
+        let key = sandbox_id.as_str();
+        let rows = event_query!(
+            "WHERE e.sandbox_id = ?1 AND e.seq > ?2 ORDER BY e.seq LIMIT ?3",
+            key,
+            after_seq,
+            limit
+        )
+        .fetch_all(&self.readers)
+        .await
+        .map_err(told)?;
+        Ok(all(rows)?)
+    }
+
+    async fn log_head(&self, sandbox_id: &SandboxId) -> Result<LogHead> {
+        Ok(self.counters(sandbox_id).await?.head)
+    }
+
+    async fn sandbox_state(&self, sandbox_id: &SandboxId) -> Result<SandboxState> {
+        let key = sandbox_id.as_str();
+        let state = sqlx::query_scalar!("SELECT state FROM sandboxes WHERE id = ?1", key)
+            .fetch_optional(&self.readers)
+            .await
+            .map_err(told)?
+            .ok_or_else(|| Error::not_found("sandbox", sandbox_id))?;
+        Ok(readable(SandboxState::parse(&state), "sandboxes", "state", key)?)
+    }
+}

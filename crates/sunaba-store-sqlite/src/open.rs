@@ -1,0 +1,139 @@
+//! The only place that opens the database file.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::ConnectOptions as _;
+use sqlx::migrate::Migrator;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{Connection as _, SqliteConnection, SqlitePool};
+use sunaba_types::Clock;
+use tokio::sync::watch;
+
+use crate::unit::Unit;
+use crate::writer::Writer;
+
+static MIGRATIONS: Migrator = sqlx::migrate!();
+
+/// How long the writer waits for another process to let go of the file.
+const BUSY_TIMEOUT: Duration = Duration::from_millis(1000);
+/// Opening may wait longer: another process may be migrating.
+const OPEN_BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How to open the store.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The database file; it is made if it is missing.
+    pub path: PathBuf,
+    /// Tells the time of everything that is written.
+    pub clock: Arc<dyn Clock>,
+    /// How many read-only connections may be open at once.
+    pub readers: u32,
+}
+
+impl Options {
+    /// The usual settings.
+    pub fn new(path: impl Into<PathBuf>, clock: Arc<dyn Clock>) -> Self {
+        Self { path: path.into(), clock, readers: 8 }
+    }
+}
+
+/// Why the store could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The file cannot be opened as a database.
+    #[error("cannot open the database {path}")]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite says.
+        #[source]
+        source: sqlx::Error,
+    },
+    /// The file's layout cannot be brought up to date.
+    #[error("cannot bring the database {path} up to date")]
+    Migrate {
+        /// The file.
+        path: PathBuf,
+        /// What went wrong.
+        #[source]
+        source: sqlx::migrate::MigrateError,
+    },
+}
+
+/// The embedded store. Cheap to share; dropping the last one stops its writer.
+pub struct SqliteStore {
+    pub(crate) readers: SqlitePool,
+    pub(crate) writer: Writer,
+    pub(crate) hints: watch::Receiver<i64>,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl std::fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SqliteStore").field("feed_head", &*self.hints.borrow()).finish_non_exhaustive()
+    }
+}
+
+impl SqliteStore {
+    /// Opens the file, brings its layout up to date and starts the writer.
+    pub async fn open(options: Options) -> Result<Arc<Self>, OpenError> {
+        let failed = |source| OpenError::Open { path: options.path.clone(), source };
+        migrate(&options).await?;
+        let connect = writing(&options);
+        let mut connection = connect.connect().await.map_err(failed)?;
+        let position = sqlx::query_scalar!("SELECT position FROM feed_counter")
+            .fetch_one(&mut connection)
+            .await
+            .map_err(failed)?;
+        let (hint, hints) = watch::channel(position);
+        let unit = Unit::new(connection, Arc::clone(&options.clock));
+        let writer = Writer::start(connect, unit, hint);
+        let readers = SqlitePoolOptions::new()
+            .max_connections(options.readers)
+            .acquire_timeout(Duration::from_secs(2))
+            .idle_timeout(Duration::from_secs(60))
+            // Local connections do not go stale, and the check costs a thread hop a query.
+            .test_before_acquire(false)
+            .connect_lazy_with(reading(&options));
+        Ok(Arc::new(Self { readers, writer, hints, clock: options.clock }))
+    }
+}
+
+async fn migrate(options: &Options) -> Result<(), OpenError> {
+    let failed = |source| OpenError::Open { path: options.path.clone(), source };
+    let mut connection = writing(options).busy_timeout(OPEN_BUSY_TIMEOUT).connect().await.map_err(failed)?;
+    MIGRATIONS
+        .run(&mut connection)
+        .await
+        .map_err(|source| OpenError::Migrate { path: options.path.clone(), source })?;
+    connection.close().await.map_err(failed)
+}
+
+fn writing(options: &Options) -> SqliteConnectOptions {
+    common(options)
+        .create_if_missing(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .pragma("journal_size_limit", "67108864")
+        .pragma("cache_size", "-16384")
+}
+
+fn reading(options: &Options) -> SqliteConnectOptions {
+    common(options).read_only(true)
+}
+
+fn common(options: &Options) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .filename(&options.path)
+        .foreign_keys(true)
+        .busy_timeout(BUSY_TIMEOUT)
+        .statement_cache_capacity(200)
+        .disable_statement_logging()
+}
+
+/// Opens the writing connection anew after the old one became unusable.
+pub(crate) async fn reconnect(options: &SqliteConnectOptions) -> Result<SqliteConnection, sqlx::Error> {
+    options.connect().await
+}

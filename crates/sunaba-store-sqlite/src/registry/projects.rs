@@ -1,0 +1,140 @@
+//! Projects.
+
+use async_trait::async_trait;
+use serde_json::json;
+use sunaba_store::{NewProject, Result};
+use sunaba_types::{Project, ProjectId};
+
+use crate::SqliteStore;
+use crate::fault::{Fault, Unreadable, told};
+use crate::rows::{all, readable, time};
+use crate::unit::{Notice, Unit};
+use crate::writer::Command;
+
+#[derive(Debug)]
+struct ProjectRow {
+    id: String,
+    name: String,
+    repo_path: Option<String>,
+    repo_url: Option<String>,
+    default_branch: String,
+    settings: String,
+    created_at: i64,
+}
+
+impl TryFrom<ProjectRow> for Project {
+    type Error = Unreadable;
+
+    fn try_from(row: ProjectRow) -> Result<Self, Unreadable> {
+        const TABLE: &str = "projects";
+        let key = row.id.clone();
+        Ok(Self {
+            id: readable(ProjectId::parse(row.id).ok(), TABLE, "id", &key)?,
+            name: row.name,
+            repo_path: row.repo_path,
+            repo_url: row.repo_url,
+            default_branch: row.default_branch,
+            settings: readable(serde_json::from_str(&row.settings).ok(), TABLE, "settings", &key)?,
+            created_at: time(row.created_at, TABLE, "created_at", &key)?,
+        })
+    }
+}
+
+pub(super) struct EnsureProject(pub(super) NewProject);
+
+#[async_trait]
+impl Command for EnsureProject {
+    type Output = Project;
+
+    async fn run(&self, unit: &mut Unit) -> Result<Project, Fault> {
+        let new = &self.0;
+        let held = sqlx::query_as!(
+            ProjectRow,
+            "SELECT id, name, repo_path, repo_url, default_branch, settings, created_at FROM projects
+             WHERE repo_path = ?1 OR repo_url = ?2 LIMIT 1",
+            new.repo_path,
+            new.repo_url
+        )
+        .fetch_optional(unit.sql())
+        .await?;
+        if let Some(held) = held {
+            return Ok(held.try_into()?);
+        }
+        let project = Project {
+            id: ProjectId::generate(),
+            name: new.name.clone(),
+            repo_path: new.repo_path.clone(),
+            repo_url: new.repo_url.clone(),
+            default_branch: new.default_branch.clone(),
+            settings: new.settings.clone(),
+            created_at: unit.now(),
+        };
+        insert(unit, &project).await?;
+        unit.publish(Notice {
+            project_id: Some(&project.id),
+            event_type: "PROJECT_CREATED",
+            entity_type: "project",
+            entity_id: project.id.as_str(),
+            sandbox_id: None,
+            payload: json!({"project_id": project.id, "name": project.name}),
+        });
+        Ok(project)
+    }
+}
+
+async fn insert(unit: &mut Unit, project: &Project) -> Result<(), Fault> {
+    let (id, created) = (project.id.as_str(), project.created_at.as_microsecond());
+    let settings = json!(project.settings).to_string();
+    sqlx::query!(
+        "INSERT INTO projects (id, name, repo_path, repo_url, default_branch, settings, created_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        id,
+        project.name,
+        project.repo_path,
+        project.repo_url,
+        project.default_branch,
+        settings,
+        created
+    )
+    .execute(unit.sql())
+    .await?;
+    Ok(())
+}
+
+impl SqliteStore {
+    pub(super) async fn read_project(&self, id: &ProjectId) -> Result<Option<Project>> {
+        let key = id.as_str();
+        let row = sqlx::query_as!(
+            ProjectRow,
+            "SELECT id, name, repo_path, repo_url, default_branch, settings, created_at FROM projects
+             WHERE id = ?1",
+            key
+        )
+        .fetch_optional(&self.readers)
+        .await
+        .map_err(told)?;
+        Ok(row.map(Project::try_from).transpose()?)
+    }
+
+    pub(super) async fn read_projects(
+        &self,
+        visible: Option<String>,
+        after: Option<&ProjectId>,
+        limit: u32,
+    ) -> Result<Vec<Project>> {
+        let after = after.map_or("", ProjectId::as_str);
+        let rows = sqlx::query_as!(
+            ProjectRow,
+            "SELECT id, name, repo_path, repo_url, default_branch, settings, created_at FROM projects
+             WHERE id > ?1 AND (?2 IS NULL OR id IN (SELECT value FROM json_each(?2)))
+             ORDER BY id LIMIT ?3",
+            after,
+            visible,
+            limit
+        )
+        .fetch_all(&self.readers)
+        .await
+        .map_err(told)?;
+        Ok(all(rows)?)
+    }
+}

@@ -1,0 +1,275 @@
+//! Writing what a transaction has collected: one statement a table.
+//!
+//! Rows go in as one JSON text, because every statement costs a hop to the
+//! connection's thread. A payload travels inside it as a JSON string, so that
+//! the text that comes out is the text that came in.
+
+use sunaba_types::chain::hex;
+use sunaba_types::{Sandbox, SandboxId, Task, Timestamp};
+
+use super::Unit;
+use super::ingest::json;
+
+impl Unit {
+    /// Writes everything collected. The feed's counter comes last.
+    pub(crate) async fn flush(&mut self) -> Result<(), sqlx::Error> {
+        self.flush_events().await?;
+        self.flush_logs().await?;
+        self.flush_turns().await?;
+        self.flush_noisy().await?;
+        self.flush_rows().await?;
+        self.expire_messages().await?;
+        self.flush_feed().await
+    }
+
+    async fn flush_events(&mut self) -> Result<(), sqlx::Error> {
+        if self.state.events.is_empty() {
+            return Ok(());
+        }
+        let rows = json(&std::mem::take(&mut self.state.events));
+        sqlx::query!(
+            "INSERT INTO events (sandbox_id, seq, event_id, event_type, type_seq, source, class, created_at,
+                                 payload, payload_hash, hash, step)
+             SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6,
+                    value ->> 7, value ->> 8, unhex(value ->> 9), unhex(value ->> 10), value ->> 11
+             FROM json_each(?1)",
+            rows
+        )
+        .execute(self.sql())
+        .await?;
+        Ok(())
+    }
+
+    async fn flush_logs(&mut self) -> Result<(), sqlx::Error> {
+        let mut logs = Vec::new();
+        let mut counts = Vec::new();
+        for (id, loaded) in &mut self.state.sandboxes {
+            if !std::mem::take(&mut loaded.log_changed) {
+                continue;
+            }
+            let log = &loaded.log;
+            logs.push((
+                id.as_str(),
+                log.last_seq,
+                hex(&log.last_hash),
+                log.heartbeat_count,
+                log.first_heartbeat.map(Timestamp::as_microsecond),
+                log.last_heartbeat.map(Timestamp::as_microsecond),
+                log.story_count,
+                log.noise_count,
+                log.silence_seconds,
+                loaded.row.alive_until.map(Timestamp::as_microsecond),
+            ));
+            let types = std::mem::take(&mut loaded.changed_types);
+            counts.extend(types.into_iter().map(|name| {
+                let count = loaded.types.get(&name).copied().unwrap_or_default();
+                (id.as_str(), name, count)
+            }));
+        }
+        if logs.is_empty() {
+            return Ok(());
+        }
+        let (logs, counts) = (json(&logs), (!counts.is_empty()).then(|| json(&counts)));
+        sqlx::query!(
+            "UPDATE sandbox_log
+             SET last_seq = new.value ->> 1, last_hash = unhex(new.value ->> 2),
+                 heartbeat_count = new.value ->> 3, first_heartbeat = new.value ->> 4,
+                 last_heartbeat = new.value ->> 5, story_count = new.value ->> 6,
+                 noise_count = new.value ->> 7, silence_seconds = new.value ->> 8,
+                 alive_until = new.value ->> 9
+             FROM json_each(?1) AS new WHERE sandbox_log.sandbox_id = new.value ->> 0",
+            logs
+        )
+        .execute(self.sql())
+        .await?;
+        let Some(counts) = counts else { return Ok(()) };
+        sqlx::query!(
+            "INSERT INTO event_type_counts (sandbox_id, event_type, count)
+             SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1) WHERE true
+             ON CONFLICT (sandbox_id, event_type) DO UPDATE SET count = excluded.count",
+            counts
+        )
+        .execute(self.sql())
+        .await?;
+        Ok(())
+    }
+
+    async fn flush_turns(&mut self) -> Result<(), sqlx::Error> {
+        let turns = std::mem::take(&mut self.state.turns);
+        if turns.is_empty() {
+            return Ok(());
+        }
+        let rows: Vec<_> = turns
+            .iter()
+            .map(|((id, number), turn)| {
+                let (started, ended) = (turn.started_at.as_microsecond(), turn.ended_at.as_microsecond());
+                let counts = (turn.tools, turn.errors, turn.edits, turn.messages);
+                (id.as_str(), number, turn.first_seq, turn.last_seq, started, ended, counts)
+            })
+            .collect();
+        let rows = json(&rows);
+        sqlx::query!(
+            "INSERT INTO outline (sandbox_id, turn, first_seq, last_seq, started_at, ended_at, tools, errors,
+                                  edits, messages)
+             SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5,
+                    value ->> '$[6][0]', value ->> '$[6][1]', value ->> '$[6][2]', value ->> '$[6][3]'
+             FROM json_each(?1) WHERE true
+             ON CONFLICT (sandbox_id, turn) DO UPDATE
+             SET last_seq = excluded.last_seq, ended_at = excluded.ended_at, tools = tools + excluded.tools,
+                 errors = errors + excluded.errors, edits = edits + excluded.edits,
+                 messages = messages + excluded.messages",
+            rows
+        )
+        .execute(self.sql())
+        .await?;
+        Ok(())
+    }
+
+    async fn flush_noisy(&mut self) -> Result<(), sqlx::Error> {
+        let opened = std::mem::take(&mut self.state.noisy_opened);
+        if !opened.is_empty() {
+            let rows = json(&opened);
+            sqlx::query!(
+                "INSERT INTO noisy_calls (sandbox_id, tool_use_id)
+                 SELECT value ->> 0, value ->> 1 FROM json_each(?1) WHERE true ON CONFLICT DO NOTHING",
+                rows
+            )
+            .execute(self.sql())
+            .await?;
+        }
+        let closed = std::mem::take(&mut self.state.noisy_closed);
+        if !closed.is_empty() {
+            let rows = json(&closed);
+            sqlx::query!(
+                "DELETE FROM noisy_calls WHERE (sandbox_id, tool_use_id) IN
+                 (SELECT value ->> 0, value ->> 1 FROM json_each(?1))",
+                rows
+            )
+            .execute(self.sql())
+            .await?;
+        }
+        Ok(())
+    }
+
+    async fn flush_rows(&mut self) -> Result<(), sqlx::Error> {
+        let sandboxes: Vec<Sandbox> = self
+            .state
+            .sandboxes
+            .values_mut()
+            .filter_map(|loaded| std::mem::take(&mut loaded.row_changed).then(|| loaded.row.clone()))
+            .collect();
+        for row in sandboxes {
+            self.update_sandbox(&row).await?;
+        }
+        let tasks: Vec<Task> = self
+            .state
+            .tasks
+            .values_mut()
+            .filter_map(|task| std::mem::take(&mut task.changed).then(|| task.row.clone()))
+            .collect();
+        for row in tasks {
+            self.update_task(&row).await?;
+        }
+        Ok(())
+    }
+
+    async fn update_sandbox(&mut self, row: &Sandbox) -> Result<(), sqlx::Error> {
+        let (id, state, entered) =
+            (row.id.as_str(), row.state.as_str(), row.state_entered_at.as_microsecond());
+        let ended = row.ended_at.map(Timestamp::as_microsecond);
+        sqlx::query!(
+            "UPDATE sandboxes SET provider_ref = ?2, state = ?3, state_entered_at = ?4, reason = ?5,
+                                  branch_name = ?6, base_commit = ?7, head_commit = ?8, isolation = ?9,
+                                  ended_at = ?10
+             WHERE id = ?1",
+            id,
+            row.provider_ref,
+            state,
+            entered,
+            row.reason,
+            row.branch_name,
+            row.base_commit,
+            row.head_commit,
+            row.isolation,
+            ended
+        )
+        .execute(self.sql())
+        .await?;
+        Ok(())
+    }
+
+    async fn update_task(&mut self, row: &Task) -> Result<(), sqlx::Error> {
+        let (id, status) = (row.id.as_str(), row.status.as_str());
+        let sandbox_id = row.sandbox_id.as_ref().map(SandboxId::as_str);
+        let outcome = row.outcome.map(sunaba_types::Outcome::as_str);
+        let result = row.result.as_ref().map(ToString::to_string);
+        let updated = row.updated_at.as_microsecond();
+        let started = row.started_at.map(Timestamp::as_microsecond);
+        let completed = row.completed_at.map(Timestamp::as_microsecond);
+        sqlx::query!(
+            "UPDATE tasks SET status = ?2, sandbox_id = ?3, assigned_agent_id = ?4, attempt = ?5, outcome = ?6,
+                              result = ?7, error_message = ?8, updated_at = ?9, started_at = ?10,
+                              completed_at = ?11
+             WHERE id = ?1",
+            id,
+            status,
+            sandbox_id,
+            row.assigned_agent_id,
+            row.attempt,
+            outcome,
+            result,
+            row.error_message,
+            updated,
+            started,
+            completed
+        )
+        .execute(self.sql())
+        .await?;
+        Ok(())
+    }
+
+    /// What nobody took before the sandbox ended will not be taken.
+    async fn expire_messages(&mut self) -> Result<(), sqlx::Error> {
+        let ended = std::mem::take(&mut self.state.ended);
+        if ended.is_empty() {
+            return Ok(());
+        }
+        let ids = json(&ended);
+        sqlx::query!(
+            "UPDATE messages SET state = 'expired', reason = 'the sandbox ended before it was taken'
+             WHERE state = 'queued' AND acknowledged_at IS NULL
+               AND sandbox_id IN (SELECT value FROM json_each(?1))",
+            ids
+        )
+        .execute(self.sql())
+        .await?;
+        Ok(())
+    }
+
+    async fn flush_feed(&mut self) -> Result<(), sqlx::Error> {
+        let rows = std::mem::take(&mut self.state.feed);
+        let count = i64::try_from(rows.len()).unwrap_or(i64::MAX);
+        if count > 0 {
+            let rows = json(&rows);
+            sqlx::query!(
+                "INSERT INTO feed (position, project_id, event_type, entity_type, entity_id, sandbox_id, seq,
+                                   payload, created_at)
+                 SELECT (SELECT position FROM feed_counter) + 1 + key, value ->> 0, value ->> 1, value ->> 2,
+                        value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7
+                 FROM json_each(?1)",
+                rows
+            )
+            .execute(self.sql())
+            .await?;
+        }
+        if count > 0 || self.state.position == 0 {
+            self.state.position = sqlx::query_scalar!(
+                "UPDATE feed_counter SET position = position + ?1 WHERE id = 1 RETURNING position",
+                count
+            )
+            .fetch_one(self.sql())
+            .await?;
+        }
+        Ok(())
+    }
+}

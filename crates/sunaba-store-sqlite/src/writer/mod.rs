@@ -1,0 +1,176 @@
+//! The one task that writes.
+//!
+//! Two bounded lanes lead to it: one for messages, claims and state changes,
+//! one for events. It takes everything that waits (the first lane first),
+//! commits it as one transaction and only then answers. A full lane makes the
+//! caller wait briefly and then fails it as unavailable: memory stays bounded.
+
+mod batch;
+mod job;
+
+use std::time::Duration;
+
+use sqlx::sqlite::SqliteConnectOptions;
+use sunaba_store::{Append, AppendOutcome, Result};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub(crate) use job::Command;
+
+use crate::fault::{WriterAway, told_again};
+use crate::unit::Unit;
+use job::{AppendJob, Job, Pending};
+
+/// How many commands may wait.
+const PRIORITY_LANE: usize = 1024;
+/// How many append requests may wait.
+const EVENT_LANE: usize = 4096;
+/// How long a caller waits for a place in a full lane.
+const ENQUEUE_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a caller waits for its answer; only a disk that hangs takes this long.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Most of each kind in one transaction.
+const BATCH_COMMANDS: usize = 256;
+const BATCH_EVENTS: usize = 2000;
+const BATCH_BYTES: usize = 8 * 1024 * 1024;
+
+/// Leads to the writing task.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    priority: mpsc::Sender<Job>,
+    events: mpsc::Sender<AppendJob>,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Writer {
+    pub(crate) fn start(connect: SqliteConnectOptions, unit: Unit, hint: watch::Sender<i64>) -> Self {
+        let (priority, priority_lane) = mpsc::channel(PRIORITY_LANE);
+        let (events, event_lane) = mpsc::channel(EVENT_LANE);
+        let stop = CancellationToken::new();
+        let tasks = TaskTracker::new();
+        let service =
+            Service { priority: priority_lane, events: event_lane, stop: stop.clone(), connect, hint };
+        tasks.spawn(service.run(unit));
+        tasks.close();
+        Self { priority, events, stop, tasks }
+    }
+
+    /// Runs a command in the next transaction and answers once that is durable.
+    pub(crate) async fn run<C: Command>(&self, command: C) -> Result<C::Output> {
+        let (reply, answer) = oneshot::channel();
+        enqueue(&self.priority, Job::Command(Box::new(Pending::new(command, reply)))).await?;
+        answered(answer).await
+    }
+
+    /// Appends events in the next transaction and answers once that is durable.
+    pub(crate) async fn append(&self, append: Append) -> Result<Vec<AppendOutcome>> {
+        let (reply, answer) = oneshot::channel();
+        enqueue(&self.events, AppendJob::new(append, reply)).await?;
+        answered(answer).await
+    }
+
+    /// Commits what was taken, takes nothing more and ends.
+    pub(crate) async fn close(&self) {
+        self.stop.cancel();
+        self.tasks.wait().await;
+    }
+}
+
+async fn enqueue<T>(lane: &mpsc::Sender<T>, job: T) -> Result<()> {
+    match timeout(ENQUEUE_TIMEOUT, lane.send(job)).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(_)) => Err(WriterAway::Closed.into()),
+        Err(_) => Err(WriterAway::Overrun.into()),
+    }
+}
+
+async fn answered<T>(answer: oneshot::Receiver<Result<T>>) -> Result<T> {
+    match timeout(ANSWER_TIMEOUT, answer).await {
+        Ok(Ok(result)) => result,
+        Ok(Err(_)) => Err(WriterAway::Closed.into()),
+        Err(_) => Err(WriterAway::Silent.into()),
+    }
+}
+
+struct Service {
+    priority: mpsc::Receiver<Job>,
+    events: mpsc::Receiver<AppendJob>,
+    stop: CancellationToken,
+    connect: SqliteConnectOptions,
+    hint: watch::Sender<i64>,
+}
+
+impl Service {
+    async fn run(mut self, mut unit: Unit) {
+        while let Some(first) = self.next().await {
+            // Callers that were just answered get a chance to join this transaction.
+            tokio::task::yield_now().await;
+            let mut jobs = self.gather(first);
+            match batch::commit(&mut unit, &self.connect, &mut jobs).await {
+                Ok(position) => {
+                    self.hint.send_if_modified(|held| std::mem::replace(held, position) != position);
+                    jobs.into_iter().for_each(Job::settle);
+                }
+                Err(error) => self.fail(jobs, &error),
+            }
+        }
+        unit.close().await;
+    }
+
+    /// The next thing to do; none once both lanes are closed and empty.
+    async fn next(&mut self) -> Option<Job> {
+        loop {
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled(), if !self.priority.is_closed() => {
+                    self.priority.close();
+                    self.events.close();
+                }
+                Some(job) = self.priority.recv() => return Some(job),
+                Some(job) = self.events.recv() => return Some(Job::Append(job)),
+                else => return None,
+            }
+        }
+    }
+
+    fn gather(&mut self, first: Job) -> Vec<Job> {
+        let mut late = Vec::new();
+        let mut jobs = Vec::new();
+        let (mut count, mut bytes) = (0, 0);
+        match first {
+            Job::Append(append) => {
+                (count, bytes) = append.weight();
+                late.push(Job::Append(append));
+            }
+            command @ Job::Command(_) => jobs.push(command),
+        }
+        while jobs.len() < BATCH_COMMANDS {
+            let Ok(job) = self.priority.try_recv() else { break };
+            jobs.push(job);
+        }
+        jobs.append(&mut late);
+        while count < BATCH_EVENTS && bytes < BATCH_BYTES {
+            let Ok(append) = self.events.try_recv() else { break };
+            let (more_events, more_bytes) = append.weight();
+            count += more_events;
+            bytes += more_bytes;
+            jobs.push(Job::Append(append));
+        }
+        jobs
+    }
+
+    /// Whoever came while the store could not commit has waited as long as the batch that failed.
+    fn fail(&mut self, jobs: Vec<Job>, error: &sqlx::Error) {
+        tracing::warn!(%error, waiting = jobs.len(), "the store could not commit");
+        jobs.into_iter().for_each(|job| job.fail(told_again(error)));
+        while let Ok(job) = self.priority.try_recv() {
+            job.fail(told_again(error));
+        }
+        while let Ok(job) = self.events.try_recv() {
+            Job::Append(job).fail(told_again(error));
+        }
+    }
+}
