@@ -55,6 +55,8 @@ pub struct LocalProvider {
     separate_users: bool,
     /// Waits for the shims this process started, so that none stays a zombie.
     reapers: TaskTracker,
+    /// What the host enforces does not change while it is up; asked for at every start.
+    isolation: tokio::sync::OnceCell<Isolation>,
 }
 
 impl LocalProvider {
@@ -67,7 +69,12 @@ impl LocalProvider {
         let root = std::fs::canonicalize(&options.root)
             .map_err(Error::backend(format!("resolve {}", options.root.display())))?;
         let options = LocalOptions { root, ..options };
-        Ok(Self { options, separate_users: geteuid().is_root(), reapers: TaskTracker::new() })
+        Ok(Self {
+            options,
+            separate_users: geteuid().is_root(),
+            reapers: TaskTracker::new(),
+            isolation: tokio::sync::OnceCell::new(),
+        })
     }
 
     fn layout(&self, id: &SandboxId) -> Layout {
@@ -266,7 +273,7 @@ impl Provider for LocalProvider {
     }
 
     async fn isolation(&self) -> Result<Isolation, Error> {
-        probe::isolation(self.separate_users).await
+        self.isolation.get_or_try_init(|| probe::isolation(self.separate_users)).await.cloned()
     }
 }
 

@@ -1,0 +1,106 @@
+//! Ends a sandbox for sure, and tells how it ended.
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use anyhow::bail;
+use nix::sys::signal::Signal;
+use sunaba_sandbox::process;
+use sunaba_types::shim::{Exit, Held};
+use tokio::time::{Instant, sleep};
+
+use crate::guest::Word;
+
+const DEADLINE: Duration = Duration::from_secs(10);
+const POLL: Duration = Duration::from_millis(2);
+
+/// Ends whatever is left of the sandbox and returns once nothing is.
+pub(super) async fn nothing_left(
+    held: &Held,
+    host_uid: Option<u32>,
+    own_group: &[i32],
+) -> anyhow::Result<()> {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        process::signal_if_alive(held.init_pid, held.init_start_time, Signal::SIGKILL);
+        let mut left = process::of_sandbox(Some(held.pid_namespace), host_uid);
+        left.retain(|pid| !own_group.contains(pid));
+        if left.is_empty() {
+            return Ok(());
+        }
+        if Instant::now() >= deadline {
+            bail!("processes {left:?} are left after {} s", DEADLINE.as_secs());
+        }
+        for pid in left {
+            if let Some(started) = process::start_time(pid) {
+                process::signal_if_alive(pid, started, Signal::SIGKILL);
+            }
+        }
+        sleep(POLL).await;
+    }
+}
+
+/// What is known when bubblewrap has ended.
+#[derive(Debug)]
+pub(super) struct Evidence {
+    pub(super) status: ExitStatus,
+    /// The guest's last word about its command.
+    pub(super) word: Option<Word>,
+    /// Whether the guest ever began.
+    pub(super) began: bool,
+    pub(super) killed_on_request: bool,
+    /// What was written, for an error message.
+    pub(super) last_words: String,
+}
+
+/// Tells code and signal apart: bubblewrap itself only knows a number.
+pub(super) fn judge(evidence: Evidence) -> Exit {
+    let Evidence { status, word, began, killed_on_request, last_words } = evidence;
+    let (code, signal) = match (killed_on_request, word) {
+        (true, _) => (None, Some(Signal::SIGKILL as i32)),
+        (false, Some(Word::Exited { code, signal })) => (code, signal),
+        (false, _) => match status.code() {
+            Some(code) if code > 128 => (None, Some(code - 128)),
+            code => (code, status.signal()),
+        },
+    };
+    let error = (!began && !killed_on_request).then(|| match last_words.is_empty() {
+        true => format!("the sandbox did not begin ({status})"),
+        false => last_words,
+    });
+    Exit { code, signal, oom_kills: 0, killed_on_request, error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn evidence(raw: i32, word: Option<Word>) -> Evidence {
+        let last_words = String::new();
+        Evidence {
+            status: ExitStatus::from_raw(raw),
+            word,
+            began: true,
+            killed_on_request: false,
+            last_words,
+        }
+    }
+
+    #[test]
+    fn a_code_above_128_is_not_a_signal_when_the_guest_says_so() {
+        let exit = judge(evidence(137 << 8, Some(Word::Exited { code: Some(137), signal: None })));
+        assert_eq!((exit.code, exit.signal), (Some(137), None));
+        let exit = judge(evidence(137 << 8, Some(Word::Exited { code: None, signal: Some(9) })));
+        assert_eq!((exit.code, exit.signal), (None, Some(9)));
+        let exit = judge(evidence(137 << 8, None));
+        assert_eq!((exit.code, exit.signal), (None, Some(9)), "no last word: it was cut off");
+    }
+
+    #[test]
+    fn what_never_began_is_an_error_with_the_last_words() {
+        let exit = judge(Evidence { began: false, last_words: "bwrap: no".into(), ..evidence(1 << 8, None) });
+        assert_eq!(exit.error.as_deref(), Some("bwrap: no"));
+        assert_eq!(exit.code, Some(1));
+    }
+}

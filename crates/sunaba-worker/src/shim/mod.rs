@@ -1,0 +1,93 @@
+//! Holds one local sandbox.
+//!
+//! The shim leaves the server's session, is bubblewrap's parent, keeps the
+//! sandbox's output in a bounded file, records how it ended and answers on a
+//! control socket. If it dies, the sandbox dies with it; if the server dies,
+//! nothing happens here.
+
+mod control;
+mod ending;
+mod output;
+mod sandbox;
+
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use nix::fcntl::{Flock, FlockArg};
+use serde::Serialize;
+use sunaba_types::shim::{CONTROL_SOCKET, EXIT_FILE, Exit, Held, LOCK_FILE, SPEC_FILE, Spec};
+use tokio::sync::{mpsc, watch};
+
+use self::control::Order;
+
+/// How long clients that wait for the end may take to read it.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Where the sandbox is, as clients are told.
+#[derive(Debug, Clone)]
+enum Stage {
+    Starting,
+    Running(Held),
+    Over(Exit),
+}
+
+/// Holds the sandbox of this directory until it is over.
+pub fn run(dir: &Path) -> anyhow::Result<()> {
+    // Already a session leader when started by hand; that is as good.
+    let _ = nix::unistd::setsid();
+    std::env::set_current_dir(dir).with_context(|| format!("enter {}", dir.display()))?;
+    let _lock = lock()?;
+    if Path::new(EXIT_FILE).exists() {
+        bail!("this sandbox has already run");
+    }
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("make the runtime")?
+        .block_on(hold(dir))
+}
+
+/// The lock says that a shim lives; a second one gives way.
+fn lock() -> anyhow::Result<Flock<File>> {
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(LOCK_FILE)?;
+    Flock::lock(file, FlockArg::LockExclusiveNonblock)
+        .map_err(|_| anyhow::anyhow!("another shim holds this sandbox"))
+}
+
+async fn hold(dir: &Path) -> anyhow::Result<()> {
+    let spec: Spec = serde_json::from_slice(&std::fs::read(SPEC_FILE).context("read the spec")?)
+        .context("understand the spec")?;
+    let (stage, watching) = watch::channel(Stage::Starting);
+    // Full when clients ask faster than one sandbox can be killed: they wait.
+    let (orders, incoming) = mpsc::channel::<Order>(8);
+    let control = control::serve(orders, watching)?;
+
+    let exit = match sandbox::run(dir, &spec, &stage, incoming).await {
+        Ok(exit) => exit,
+        Err(error) => Exit {
+            code: None,
+            signal: None,
+            oom_kills: 0,
+            killed_on_request: false,
+            error: Some(format!("{error:#}")),
+        },
+    };
+    write_whole(EXIT_FILE, &exit).context("record the exit")?;
+    stage.send_replace(Stage::Over(exit));
+    control.finish(FAREWELL).await;
+    let _ = std::fs::remove_file(CONTROL_SOCKET);
+    Ok(())
+}
+
+/// Writes a file under another name and renames it: a reader sees all of it or nothing.
+fn write_whole<T: Serialize>(name: &str, value: &T) -> anyhow::Result<()> {
+    let temporary = format!(".{name}.new");
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+    file.write_all(&serde_json::to_vec(value)?)?;
+    std::fs::rename(&temporary, name)?;
+    Ok(())
+}

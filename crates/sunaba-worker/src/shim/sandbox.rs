@@ -1,0 +1,198 @@
+//! Starts bubblewrap and follows it to its end.
+
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use nix::fcntl::OFlag;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, pipe2};
+use serde::Deserialize;
+use sunaba_sandbox::process;
+use sunaba_types::shim::{Exit, HELD_FILE, Held, Spec};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines};
+use tokio::net::UnixStream;
+use tokio::net::unix::pipe::Receiver;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::process::{Child, Command};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+
+use super::control::Order;
+use super::ending::{self, Evidence};
+use super::output::{self, Keeper};
+use super::{Stage, write_whole};
+use crate::guest::{TERMINATE, Word};
+
+/// How long the last words may take after the last process is gone.
+const DRAIN: Duration = Duration::from_secs(1);
+const INFO_MAX_BYTES: u64 = 16 * 1024;
+
+/// What bubblewrap tells about itself.
+#[derive(Debug, Deserialize)]
+struct Info {
+    #[serde(rename = "child-pid")]
+    child_pid: i32,
+    #[serde(rename = "pid-namespace", default)]
+    pid_namespace: u64,
+}
+
+/// A started bubblewrap and the lines to it.
+#[derive(Debug)]
+struct Running {
+    child: Child,
+    info: Option<Receiver>,
+    words: Lines<BufReader<OwnedReadHalf>>,
+    to_guest: OwnedWriteHalf,
+    output: Keeper,
+}
+
+/// What has been learned so far.
+#[derive(Debug, Default)]
+struct Known {
+    held: Option<Held>,
+    began: bool,
+    word: Option<Word>,
+    killed_on_request: bool,
+}
+
+/// Runs the sandbox to its end.
+pub(super) async fn run(
+    dir: &Path,
+    spec: &Spec,
+    stage: &watch::Sender<Stage>,
+    mut orders: mpsc::Receiver<Order>,
+) -> anyhow::Result<Exit> {
+    let mut running = start(dir)?;
+    let mut known = Known::default();
+    let mut told = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
+    let status = loop {
+        tokio::select! {
+            status = running.child.wait() => break status.context("wait for bubblewrap")?,
+            info = read_info(&mut running.info), if running.info.is_some() => {
+                running.info = None;
+                known.held = info;
+                tell_running(&known, stage)?;
+            }
+            Ok(Some(line)) = running.words.next_line() => {
+                known.hear(&line);
+                tell_running(&known, stage)?;
+            }
+            Some(order) = orders.recv() => match order {
+                Order::Kill => known.kill(&running.child),
+                Order::Terminate => {
+                    let _ = running.to_guest.write_all(TERMINATE).await;
+                }
+            },
+            _ = told.recv() => known.kill(&running.child),
+        }
+    };
+    orders.close();
+    finish(running, known, spec, stage, status).await
+}
+
+async fn finish(
+    mut running: Running,
+    mut known: Known,
+    spec: &Spec,
+    stage: &watch::Sender<Stage>,
+    status: std::process::ExitStatus,
+) -> anyhow::Result<Exit> {
+    if running.info.is_some() {
+        known.held = timeout(DRAIN, read_info(&mut running.info)).await.ok().flatten();
+    }
+    if let Some(held) = &known.held {
+        ending::nothing_left(held, spec.host_uid, &[]).await?;
+    }
+    while let Ok(Ok(Some(line))) = timeout(DRAIN, running.words.next_line()).await {
+        known.hear(&line);
+    }
+    tell_running(&known, stage)?;
+    running.output.finish(DRAIN).await;
+    Ok(ending::judge(Evidence {
+        status,
+        word: known.word,
+        began: known.began,
+        killed_on_request: known.killed_on_request,
+        last_words: output::tail(),
+    }))
+}
+
+fn start(dir: &Path) -> anyhow::Result<Running> {
+    let (ours, guests) = std::os::unix::net::UnixStream::pair().context("make the guest's line")?;
+    let (output_reader, output_writer) = pipe2(OFlag::O_CLOEXEC).context("make the output pipe")?;
+    // The writing end goes on to bubblewrap by its number, so it must survive the exec; this is
+    // the only program that is started here.
+    let (info_reader, info_writer) = pipe2(OFlag::empty()).context("make the info pipe")?;
+    let child = Command::new(std::env::current_exe().context("find this program")?)
+        .arg("launch")
+        .arg("--dir")
+        .arg(dir)
+        .args(["--info-fd", &info_writer.as_raw_fd().to_string()])
+        .env_clear()
+        .stdin(Stdio::from(OwnedFd::from(guests)))
+        .stdout(output_writer.try_clone()?)
+        .stderr(output_writer)
+        .kill_on_drop(true)
+        .spawn()
+        .context("start bubblewrap's launcher")?;
+    drop(info_writer);
+    ours.set_nonblocking(true)?;
+    let (words, to_guest) = UnixStream::from_std(ours)?.into_split();
+    Ok(Running {
+        child,
+        info: Some(Receiver::from_owned_fd(info_reader)?),
+        words: BufReader::new(words).lines(),
+        to_guest,
+        output: Keeper::start(output_reader)?,
+    })
+}
+
+/// Reads who the sandbox's first process is; `None` when bubblewrap ended before it said so.
+async fn read_info(pipe: &mut Option<Receiver>) -> Option<Held> {
+    let mut text = Vec::new();
+    pipe.as_mut()?.take(INFO_MAX_BYTES).read_to_end(&mut text).await.ok()?;
+    let info: Info = serde_json::from_slice(&text).ok()?;
+    let own = i32::try_from(std::process::id()).ok()?;
+    Some(Held {
+        shim_pid: own,
+        shim_start_time: process::start_time(own)?,
+        init_pid: info.child_pid,
+        init_start_time: process::start_time(info.child_pid).unwrap_or_default(),
+        pid_namespace: process::pid_namespace(info.child_pid).unwrap_or(info.pid_namespace),
+    })
+}
+
+impl Known {
+    /// Takes the guest's word. Only its first says anything about the end.
+    fn hear(&mut self, line: &str) {
+        match serde_json::from_str(line) {
+            Ok(Word::Began) => self.began = true,
+            Ok(word @ Word::Exited { .. }) if self.word.is_none() => self.word = Some(word),
+            Ok(Word::Exited { .. }) | Err(_) => {}
+        }
+    }
+
+    fn kill(&mut self, child: &Child) {
+        self.killed_on_request = true;
+        if let Some(held) = &self.held {
+            process::signal_if_alive(held.init_pid, held.init_start_time, Signal::SIGKILL);
+        } else if let Some(pid) = child.id().and_then(|pid| i32::try_from(pid).ok()) {
+            // Not reaped yet, so the number is still its own.
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+    }
+}
+
+/// Once both bubblewrap and the guest have spoken, the sandbox runs.
+fn tell_running(known: &Known, stage: &watch::Sender<Stage>) -> anyhow::Result<()> {
+    let (Some(held), true) = (&known.held, known.began) else { return Ok(()) };
+    if matches!(*stage.borrow(), Stage::Starting) {
+        write_whole(HELD_FILE, held).context("record who holds the sandbox")?;
+        stage.send_replace(Stage::Running(held.clone()));
+    }
+    Ok(())
+}

@@ -1,0 +1,5 @@
+//! The worker: drives the agent and reports.
+/// Runs.
+pub fn run() -> anyhow::Result<std::process::ExitCode> {
+    anyhow::bail!("not yet")
+}
