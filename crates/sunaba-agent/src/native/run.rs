@@ -258,8 +258,10 @@ impl Run {
     /// Everything is let go; an interrupt then waits for words, unless there are some already.
     async fn stopped(&mut self, stop: Stop) -> Option<Ending> {
         let Stop::Interrupt(message) = stop else { return Some(Ending::Cancelled) };
+        let words = message.content.trim();
+        let reason = if words.is_empty() { format!("by {}", message.sender) } else { words.to_owned() };
         self.events.emit(AgentEvent::Interrupted {
-            reason: format!("interrupted by {}", message.sender),
+            reason,
             message_id: Some(message.message_id.clone()),
             turn: self.turns,
         });

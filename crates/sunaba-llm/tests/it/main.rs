@@ -1,0 +1,4 @@
+//! The stream parser under any cutting, and the wire types.
+
+mod sse;
+mod wire;
