@@ -1,1 +1,38 @@
-//! HTTP, WebSocket, SSE, tokens and the OpenAPI document
+//! The server's face: HTTP, WebSocket, server-sent events, tokens and the OpenAPI document.
+//!
+//! Whoever composes a server makes an [`AppState`] from its store and clock,
+//! starts its [`AppState::spawn_background`] work, builds the router with [`app`], and hands it to
+//! [`serve`] and [`Doors`].
+//!
+//! What never happens here: SQL, a decision about states (that is the engine's),
+//! an answer of 200 before the store says that it is durable, a token in a log line.
+
+mod api;
+pub mod auth;
+mod blobs;
+mod config;
+mod doors;
+mod extract;
+mod hub;
+mod layers;
+mod liveness;
+mod openapi;
+mod problem;
+mod router;
+mod serve;
+mod sources;
+mod state;
+pub mod telemetry;
+
+pub use blobs::{BlobError, BlobFiles};
+pub use config::{AuthMode, Limits, LiveLimits, ServerConfig};
+pub use doors::Doors;
+pub use extract::list::{parse_cursor, parse_position};
+pub use hub::{Filters, Hub};
+pub use layers::token_path;
+pub use openapi::document as openapi_document;
+pub use problem::{ApiError, FieldError, Problem};
+pub use router::app;
+pub use serve::serve;
+pub use sources::{DiffSource, LogSource, ReadyCheck, SourceError};
+pub use state::{AppState, Parts};

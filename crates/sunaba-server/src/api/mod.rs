@@ -1,0 +1,44 @@
+//! The endpoints, one in each file: what it takes, what it answers, how.
+
+pub(crate) mod blobs;
+pub(crate) mod live;
+pub(crate) mod ops;
+pub(crate) mod projects;
+pub(crate) mod sandboxes;
+pub(crate) mod tasks;
+pub(crate) mod tickets;
+pub(crate) mod tokens;
+mod views;
+
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+use serde::Serialize;
+
+use crate::ApiError;
+
+/// The largest body of a request that is not an event, a batch or a blob.
+pub(crate) const SMALL_BODY: usize = 2 * 1024 * 1024;
+
+/// The result of a handler.
+pub(crate) type ApiResult = Result<Response, ApiError>;
+
+/// Answers with JSON.
+pub(crate) fn json<T: Serialize>(status: StatusCode, body: &T) -> ApiResult {
+    let text = serde_json::to_vec(body).map_err(|error| {
+        tracing::error!(%error, "an answer could not be written");
+        ApiError::internal()
+    })?;
+    let mut response = (status, text).into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(response)
+}
+
+/// Answers 200 with JSON.
+pub(crate) fn ok<T: Serialize>(body: &T) -> ApiResult {
+    json(StatusCode::OK, body)
+}
+
+/// Answers 201 with JSON.
+pub(crate) fn created<T: Serialize>(body: &T) -> ApiResult {
+    json(StatusCode::CREATED, body)
+}

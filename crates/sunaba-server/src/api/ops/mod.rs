@@ -1,0 +1,5 @@
+//! Health, readiness, numbers.
+
+pub(crate) mod healthz;
+pub(crate) mod metrics;
+pub(crate) mod readyz;

@@ -1,0 +1,172 @@
+//! `POST /api/v1/projects`: makes a project, or gives the one that has this repository already.
+
+use std::path::Path;
+
+use axum::extract::State;
+use serde::Deserialize;
+use sunaba_store::NewProject;
+use sunaba_types::ProjectSettings;
+use utoipa::ToSchema;
+
+use crate::api::views::ProjectView;
+use crate::api::{ApiResult, SMALL_BODY, ok};
+use crate::auth::Editor;
+use crate::extract::{Fields, JsonBody, Text};
+use crate::{ApiError, AppState};
+
+/// A project to be made. One of `repo_path` and `repo_url` is needed.
+#[derive(Debug, Deserialize, ToSchema)]
+#[expect(dead_code, reason = "documents the body, which is read field by field")]
+pub(crate) struct ProjectBody {
+    /// What people call it; the repository's name when absent.
+    #[schema(min_length = 1, max_length = 200)]
+    name: Option<String>,
+    /// A repository on the server's own disk, as an absolute path.
+    #[schema(max_length = 4096)]
+    repo_path: Option<String>,
+    /// A repository elsewhere; without a credential in it.
+    #[schema(max_length = 2000)]
+    repo_url: Option<String>,
+    /// The branch that work starts from; the repository's own when absent.
+    #[schema(min_length = 1, max_length = 200)]
+    default_branch: Option<String>,
+    /// `runtime`, `model`, `toolchains`.
+    #[schema(value_type = Option<Object>)]
+    settings: Option<serde_json::Value>,
+}
+
+/// Makes a project, or gives the one that has this repository already.
+#[utoipa::path(post, path = "/api/v1/projects", tag = "projects", operation_id = "create_project",
+    request_body = ProjectBody, responses((status = 200, body = ProjectView)))]
+pub(crate) async fn create(
+    State(state): State<AppState>,
+    Editor(identity): Editor,
+    JsonBody(body): JsonBody<SMALL_BODY>,
+) -> ApiResult {
+    if identity.visible_projects().is_some() {
+        return Err(ApiError::forbidden("all_projects_only", "this token is limited to some projects"));
+    }
+    let project = read(&body).await?;
+    ok(&ProjectView::from(state.store().ensure_project(project).await?))
+}
+
+async fn read(body: &[u8]) -> Result<NewProject, ApiError> {
+    let mut fields = Fields::of_body(body)?;
+    let name = fields.text("name", Text { min: 1, max: 200 });
+    let repo_path = fields.text("repo_path", Text { min: 1, max: 4096 });
+    let repo_url = fields.parsed("repo_url", check_url);
+    let default_branch = fields.parsed("default_branch", check_branch);
+    let settings = fields.optional::<ProjectSettings>("settings", "an object of known settings");
+    if fields.raw("repo_path").is_some() == fields.raw("repo_url").is_some() {
+        fields.fault("repo_path", "give either repo_path or repo_url");
+    }
+    if let Some(settings) = &settings {
+        check_settings(&mut fields, settings);
+    }
+    fields.finish()?;
+    let (repo_path, found_branch) = match repo_path {
+        Some(path) => {
+            let (path, branch) = look_at(path).await?;
+            (Some(path), branch)
+        }
+        None => (None, None),
+    };
+    let address = repo_path.as_deref().or(repo_url.as_deref()).unwrap_or_default();
+    let name = name.unwrap_or_else(|| last_segment(address));
+    Ok(NewProject {
+        name,
+        repo_path,
+        repo_url,
+        default_branch: default_branch.or(found_branch).unwrap_or_else(|| "main".to_owned()),
+        settings: settings.unwrap_or_default(),
+    })
+}
+
+fn check_settings(fields: &mut Fields<'_>, settings: &ProjectSettings) {
+    let words = settings.runtime.iter().chain(&settings.model).chain(&settings.toolchains);
+    for word in words {
+        if word.is_empty() || word.chars().count() > 500 || word.contains('\0') {
+            fields.fault("settings", "every value must have 1 to 500 characters and no NUL");
+            return;
+        }
+    }
+    if settings.toolchains.iter().any(|path| !path.starts_with('/')) {
+        fields.fault("settings", "toolchains must be absolute paths");
+    }
+}
+
+fn check_branch(branch: String) -> Result<String, &'static str> {
+    let plain = !branch.is_empty()
+        && branch.len() <= 200
+        && !branch.starts_with(['-', '/', '.'])
+        && !branch.ends_with(['/', '.'])
+        && !branch.ends_with(".lock")
+        && !["..", "//", "@{"].iter().any(|bad| branch.contains(bad))
+        && !branch.chars().any(|c| c.is_control() || " ~^:?*[\\".contains(c));
+    if plain { Ok(branch) } else { Err("is not a branch name") }
+}
+
+fn check_url(url: String) -> Result<String, &'static str> {
+    let rest = ["https://", "http://", "ssh://", "git://"].iter().find_map(|scheme| url.strip_prefix(scheme));
+    let Some(rest) = rest else { return Err("must begin with https://, http://, ssh:// or git://") };
+    if url.chars().count() > 2000 || url.chars().any(|c| c.is_control() || c.is_whitespace()) {
+        return Err("must have at most 2000 characters and no spaces");
+    }
+    let authority = rest.split('/').next().unwrap_or_default();
+    if authority.is_empty() {
+        return Err("must name a host");
+    }
+    let credential =
+        authority.rsplit_once('@').is_some_and(|(user, _)| user.contains(':') || !url.starts_with("ssh://"));
+    if credential { Err("must not hold a credential") } else { Ok(url) }
+}
+
+/// The repository's real path and its checked-out branch.
+async fn look_at(path: String) -> Result<(String, Option<String>), ApiError> {
+    let refuse = |why: &str| ApiError::field("repo_path", why);
+    if !Path::new(&path).is_absolute() {
+        return Err(refuse("must be an absolute path on the server's machine"));
+    }
+    let real = tokio::fs::canonicalize(&path).await.map_err(|_| refuse("there is no such directory"))?;
+    let inside = real.join(".git");
+    let git_dir = if tokio::fs::try_exists(&inside).await.unwrap_or(false) { inside } else { real.clone() };
+    let head = tokio::fs::read_to_string(git_dir.join("HEAD")).await;
+    // A linked work tree has a file at `.git`; it is a repository all the same.
+    if head.is_err() && !git_dir.is_file() {
+        return Err(refuse("is not a git repository"));
+    }
+    let branch = head.ok().and_then(|head| head.trim().strip_prefix("ref: refs/heads/").map(str::to_owned));
+    let text = real.into_os_string().into_string().map_err(|_| refuse("must be UTF-8"))?;
+    Ok((text, branch))
+}
+
+fn last_segment(address: &str) -> String {
+    let segment = address.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    let name: String = segment.trim_end_matches(".git").chars().take(200).collect();
+    if name.is_empty() { "project".to_owned() } else { name }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_with_credentials_are_refused() {
+        for bad in ["https://u:p@h/x", "https://t@h/x", "ftp://h/x", "https:///x", "/local", "ssh://u:p@h/x"]
+        {
+            assert!(check_url(bad.to_owned()).is_err(), "{bad}");
+        }
+        for good in ["https://h/x.git", "ssh://git@h/x", "http://127.0.0.1:1/x"] {
+            assert!(check_url(good.to_owned()).is_ok(), "{good}");
+        }
+        assert_eq!(last_segment("https://h/x.git"), "x");
+    }
+
+    #[test]
+    fn branch_names_follow_git() {
+        assert!(check_branch("release/1.0".into()).is_ok());
+        for bad in ["", "-x", "a..b", "a b", "x.lock", "a~1", "@{x"] {
+            assert!(check_branch(bad.into()).is_err(), "{bad}");
+        }
+    }
+}

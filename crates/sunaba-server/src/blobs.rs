@@ -1,0 +1,126 @@
+//! Blobs: large content kept as files under its hash.
+//!
+//! Owns the directory `DIR/blobs/ab/<hash>`. A file is written under another
+//! name, synced and renamed, so a hash is either absent or whole. Who may read
+//! a blob is not decided here.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::{Stream, StreamExt};
+use sha2::{Digest, Sha256};
+use sunaba_types::BlobHash;
+use sunaba_types::chain::hex;
+use sunaba_types::limits::BLOB_MAX_BYTES;
+use tokio::fs;
+use tokio::io::AsyncWriteExt;
+
+/// Why a blob was not stored.
+#[derive(Debug, thiserror::Error)]
+pub enum BlobError {
+    /// Over [`BLOB_MAX_BYTES`].
+    #[error("a blob has at most {BLOB_MAX_BYTES} bytes")]
+    TooLarge,
+    /// The sender stopped in between or was too slow.
+    #[error("the content did not arrive whole")]
+    Interrupted,
+    /// It could not be written.
+    #[error("the blob could not be written")]
+    Io(#[from] io::Error),
+}
+
+/// The directory of blobs.
+#[derive(Debug, Clone)]
+pub struct BlobFiles {
+    root: PathBuf,
+}
+
+impl BlobFiles {
+    /// Blobs live in `root`, which is made when the first is stored.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// Stores bytes that are already here.
+    pub async fn put(&self, bytes: Bytes) -> Result<(BlobHash, u64), BlobError> {
+        let once = futures::stream::once(async move { Ok::<_, std::convert::Infallible>(bytes) });
+        self.put_stream(Box::pin(once), Duration::from_secs(60)).await
+    }
+
+    /// Stores a stream; `pause` bounds the wait for each piece.
+    pub async fn put_stream<S, E>(&self, mut pieces: S, pause: Duration) -> Result<(BlobHash, u64), BlobError>
+    where
+        S: Stream<Item = Result<Bytes, E>> + Unpin,
+    {
+        fs::create_dir_all(&self.root).await?;
+        let unfinished = Unfinished(self.root.join(format!(".new-{}", uuid::Uuid::now_v7().simple())));
+        let mut file = fs::File::create(&unfinished.0).await?;
+        let (mut hasher, mut size) = (Sha256::new(), 0u64);
+        loop {
+            let Ok(next) = tokio::time::timeout(pause, pieces.next()).await else {
+                return Err(BlobError::Interrupted);
+            };
+            let Some(piece) = next else { break };
+            let piece = piece.map_err(|_| BlobError::Interrupted)?;
+            size += piece.len() as u64;
+            if size > BLOB_MAX_BYTES as u64 {
+                return Err(BlobError::TooLarge);
+            }
+            hasher.update(&piece);
+            file.write_all(&piece).await?;
+        }
+        file.sync_all().await?;
+        let digest: [u8; 32] = hasher.finalize().into();
+        let hash = BlobHash::parse(&hex(&digest)).expect("hex of a SHA-256 is a blob hash");
+        let path = self.path(&hash);
+        let folder = path.parent().expect("a blob has a folder").to_owned();
+        fs::create_dir_all(&folder).await?;
+        fs::rename(&unfinished.0, &path).await?;
+        sync_folder(&folder).await?;
+        Ok((hash, size))
+    }
+
+    /// The bytes of a blob; `None` if it is not here.
+    pub async fn read(&self, hash: &BlobHash) -> io::Result<Option<Vec<u8>>> {
+        match fs::read(self.path(hash)).await {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// An open file and its size; `None` if it is not here.
+    pub async fn open(&self, hash: &BlobHash) -> io::Result<Option<(fs::File, u64)>> {
+        match fs::File::open(self.path(hash)).await {
+            Ok(file) => {
+                let size = file.metadata().await?.len();
+                Ok(Some((file, size)))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Where a blob is, or would be.
+    pub fn path(&self, hash: &BlobHash) -> PathBuf {
+        self.root.join(&hash.as_str()[..2]).join(hash.as_str())
+    }
+}
+
+/// Makes the rename itself durable.
+async fn sync_folder(folder: &Path) -> io::Result<()> {
+    fs::File::open(folder).await?.sync_all().await
+}
+
+/// A file that is removed unless it was renamed.
+#[derive(Debug)]
+struct Unfinished(PathBuf);
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        // After the rename there is nothing under this name, and that is as wanted.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}

@@ -1,0 +1,41 @@
+//! Reads the ids in a path. One that cannot be an id is 422, one that is not text 400.
+
+use std::collections::HashMap;
+
+use axum::extract::{FromRequestParts, Path};
+use http::StatusCode;
+use http::request::Parts;
+use sunaba_types::{BlobHash, IdError};
+
+use crate::{ApiError, AppState};
+
+async fn segment(parts: &mut Parts, state: &AppState, name: &str) -> Result<String, ApiError> {
+    let Path(mut segments) = Path::<HashMap<String, String>>::from_request_parts(parts, state)
+        .await
+        .map_err(|_| ApiError::new(StatusCode::BAD_REQUEST, "invalid_path", "the path is not valid UTF-8"))?;
+    segments.remove(name).ok_or_else(ApiError::internal)
+}
+
+/// The `{id}` of a path.
+#[derive(Debug)]
+pub(crate) struct IdPath<T>(pub(crate) T);
+
+impl<T: TryFrom<String, Error = IdError> + Send> FromRequestParts<AppState> for IdPath<T> {
+    type Rejection = ApiError;
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, ApiError> {
+        let raw = segment(parts, state, "id").await?;
+        T::try_from(raw).map(Self).map_err(|error| ApiError::field("id", error.to_string()))
+    }
+}
+
+/// The `{hash}` of a path.
+#[derive(Debug)]
+pub(crate) struct BlobPath(pub(crate) BlobHash);
+
+impl FromRequestParts<AppState> for BlobPath {
+    type Rejection = ApiError;
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, ApiError> {
+        let raw = segment(parts, state, "hash").await?;
+        BlobHash::try_from(raw).map(Self).map_err(|error| ApiError::field("hash", error))
+    }
+}

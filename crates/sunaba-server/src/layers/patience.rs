@@ -1,0 +1,32 @@
+//! How long a request may take, by what it asks for.
+
+use std::time::Duration;
+
+use http::Method;
+
+/// How long to wait for an answer's head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// As long as the configuration says.
+    Ordinary,
+    /// A walk over a whole log or repository, or a large upload.
+    Long(Duration),
+    /// Streams, long polls and the gateway keep their own time.
+    Own,
+}
+
+const LONG: Duration = Duration::from_secs(10 * 60);
+
+impl Patience {
+    /// What the path deserves (after a token in it has been cut out).
+    pub(crate) fn of(method: &Method, path: &str) -> Self {
+        if path.starts_with("/gateway/") || path == "/api/v1/ws/events" || path.ends_with("/events/stream") {
+            return Self::Own;
+        }
+        if method == Method::GET && path.ends_with("/messages") {
+            return Self::Own;
+        }
+        let walks = ["/verify", "/diff", "/blobs"].iter().any(|end| path.ends_with(end));
+        if walks { Self::Long(LONG) } else { Self::Ordinary }
+    }
+}

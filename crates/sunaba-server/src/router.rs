@@ -1,0 +1,100 @@
+//! Puts the routes and the layers together.
+//!
+//! Two routers: the inner one has the routes; the outer one has none, so that
+//! its layers see every request before it is routed and may change its path.
+
+use axum::Router;
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use tower_http::catch_panic::CatchPanicLayer;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::api::{blobs, live, ops, projects, sandboxes, tasks, tickets, tokens};
+use crate::layers::{gate, measure, observe};
+use crate::{ApiError, AppState, openapi};
+
+/// The whole server as a router. `gateway` is served under `/gateway`, for sandboxes only.
+pub fn app(state: AppState, gateway: Option<Router>) -> Router {
+    let (routes, document) = documented().split_for_parts();
+    let document = openapi::finish(document);
+    let text: bytes::Bytes = document.to_json().unwrap_or_default().into();
+    let inner = routes
+        .route("/api/openapi.json", axum::routing::get(move || async move { openapi::answer(text.clone()) }))
+        .method_not_allowed_fallback(method_not_allowed)
+        .route_layer(from_fn(measure::measure))
+        .with_state(state.clone());
+    let inner = match gateway {
+        Some(gateway) => inner.nest("/gateway", gateway),
+        None => inner,
+    };
+    Router::new()
+        .fallback_service(inner.fallback(not_found))
+        .layer(from_fn_with_state(state, gate::gate))
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(from_fn(observe::observe))
+}
+
+/// Every route that is in the OpenAPI document.
+pub(crate) fn documented() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .merge(sandbox_routes())
+        .merge(log_routes())
+        .routes(routes!(projects::create::create, projects::list::list))
+        .routes(routes!(projects::show::show))
+        .routes(routes!(tickets::create::create, tickets::list::list))
+        .routes(routes!(tickets::show::show))
+        .routes(routes!(tasks::create::create, tasks::list::list))
+        .routes(routes!(tasks::show::show))
+        .routes(routes!(tokens::create::create, tokens::list::list))
+        .routes(routes!(tokens::revoke::revoke))
+        .routes(routes!(blobs::upload::upload))
+        .routes(routes!(blobs::fetch::fetch))
+        .routes(routes!(live::ws::ws))
+        .routes(routes!(ops::healthz::healthz))
+        .routes(routes!(ops::readyz::readyz))
+        .routes(routes!(ops::metrics::metrics))
+}
+
+fn sandbox_routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(sandboxes::health::health))
+        .routes(routes!(sandboxes::create::create, sandboxes::list::list))
+        .routes(routes!(sandboxes::show::show, sandboxes::cancel::cancel))
+        .routes(routes!(sandboxes::task::task))
+        .routes(routes!(sandboxes::post_message::post_message, sandboxes::take_messages::take_messages))
+        .routes(routes!(sandboxes::history::history))
+        .routes(routes!(sandboxes::diff::diff))
+        .routes(routes!(sandboxes::logs::logs))
+        .routes(routes!(sandboxes::post_blob::post_blob))
+}
+
+fn log_routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(sandboxes::post_event::post_event, sandboxes::list_events::list_events))
+        .routes(routes!(sandboxes::post_batch::post_batch))
+        .routes(routes!(sandboxes::stream::stream))
+        .routes(routes!(sandboxes::trajectory::trajectory))
+        .routes(routes!(sandboxes::outline::outline))
+        .routes(routes!(sandboxes::verify::verify))
+}
+
+async fn not_found() -> ApiError {
+    ApiError::new(StatusCode::NOT_FOUND, "no_such_route", "there is nothing at this address")
+}
+
+async fn method_not_allowed() -> ApiError {
+    ApiError::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "method_not_allowed",
+        "this address does not take this method",
+    )
+}
+
+fn panicked(cause: Box<dyn std::any::Any + Send + 'static>) -> Response {
+    let text = cause.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| cause.downcast_ref::<&str>().copied()).unwrap_or("unknown");
+    tracing::error!(panic = text, "a handler panicked");
+    ApiError::internal().into_response()
+}

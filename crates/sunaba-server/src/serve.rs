@@ -1,0 +1,129 @@
+//! Serves connections, and stops in an orderly way.
+//!
+//! Stopping: no new connection is taken; idle ones are closed; requests in
+//! work get [`DRAIN`] to finish (live streams and long polls end by themselves,
+//! because they watch the same shutdown token); then what is left is dropped.
+
+use std::convert::Infallible;
+use std::io;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower::ServiceExt as _;
+
+use crate::layers::gate::Door;
+
+/// How long requests in work may take once the server stops.
+const DRAIN: Duration = Duration::from_secs(10);
+/// How long a connection may take to send a request's head, and be idle between requests.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(90);
+/// How long to wait after accepting failed (out of file descriptors, for example).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Serves the router on a TCP listener until `shutdown`, then drains.
+pub async fn serve(listener: TcpListener, router: Router, shutdown: CancellationToken) -> io::Result<()> {
+    accept_loop(&listener, &router, None, &shutdown).await;
+    Ok(())
+}
+
+/// Something that takes connections.
+pub(crate) trait Accept {
+    /// A connection.
+    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+    /// Waits for the next one.
+    fn accept_one(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
+}
+
+impl Accept for TcpListener {
+    type Stream = TcpStream;
+    async fn accept_one(&self) -> io::Result<TcpStream> {
+        let (stream, _) = self.accept().await?;
+        // Frames and answers are small and must not wait for more.
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    }
+}
+
+impl Accept for UnixListener {
+    type Stream = UnixStream;
+    async fn accept_one(&self) -> io::Result<UnixStream> {
+        self.accept().await.map(|(stream, _)| stream)
+    }
+}
+
+/// Takes connections until `stop`, then waits for those that are open.
+pub(crate) async fn accept_loop<L: Accept>(
+    listener: &L,
+    router: &Router,
+    door: Option<&Door>,
+    stop: &CancellationToken,
+) {
+    let connections = TaskTracker::new();
+    loop {
+        let accepted = tokio::select! {
+            () = stop.cancelled() => break,
+            accepted = listener.accept_one() => accepted,
+        };
+        match accepted {
+            Ok(stream) => {
+                connections.spawn(connection(stream, router.clone(), door.cloned(), stop.clone()));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "could not take a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    connections.close();
+    if tokio::time::timeout(DRAIN, connections.wait()).await.is_err() {
+        tracing::warn!(open = connections.len(), "connections were still open when the server stopped");
+    }
+}
+
+async fn connection<S>(stream: S, router: Router, door: Option<Door>, stop: CancellationToken)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
+        let router = router.clone();
+        if let Some(door) = &door {
+            request.extensions_mut().insert(door.clone());
+        }
+        async move {
+            let answer: Result<Response<Body>, Infallible> = router.oneshot(request.map(Body::new)).await;
+            answer
+        }
+    });
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => Some(ended),
+        () = stop.cancelled() => None,
+    };
+    let ended = match ended {
+        Some(ended) => ended,
+        None => {
+            connection.as_mut().graceful_shutdown();
+            match tokio::time::timeout(DRAIN, connection).await {
+                Ok(ended) => ended,
+                Err(_) => return,
+            }
+        }
+    };
+    if let Err(error) = ended {
+        // Clients leave in the middle all the time.
+        tracing::trace!(%error, "a connection ended early");
+    }
+}

@@ -1,0 +1,39 @@
+//! What the server shows and others hold: diffs, raw output, readiness of parts.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use sunaba_types::Sandbox;
+
+/// Why a source gave nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// There is nothing to show yet, or not any more; the text says why.
+    #[error("{0}")]
+    Absent(String),
+    /// It could not be read.
+    #[error("the source failed")]
+    Failed(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// Gives what a sandbox changed.
+#[async_trait]
+pub trait DiffSource: Send + Sync + std::fmt::Debug {
+    /// The unified diff between the commit a sandbox started from and what it made of it.
+    async fn diff(&self, sandbox: &Sandbox) -> Result<String, SourceError>;
+}
+
+/// Gives what a sandbox's processes printed.
+#[async_trait]
+pub trait LogSource: Send + Sync + std::fmt::Debug {
+    /// The last `max_bytes` of the raw output.
+    async fn raw_output(&self, sandbox: &Sandbox, max_bytes: u64) -> Result<Bytes, SourceError>;
+}
+
+/// A part that must be ready before the server is.
+#[async_trait]
+pub trait ReadyCheck: Send + Sync + std::fmt::Debug {
+    /// What the part is called.
+    fn name(&self) -> &'static str;
+    /// Whether it is ready; the error says what is missing.
+    async fn check(&self) -> Result<(), String>;
+}

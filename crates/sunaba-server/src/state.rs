@@ -1,0 +1,129 @@
+//! What every handler can reach.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use metrics_exporter_prometheus::PrometheusHandle;
+use sunaba_store::Store;
+use sunaba_types::Clock;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::auth::TokenCache;
+use crate::layers::rate::RateLimits;
+use crate::liveness::Liveness;
+use crate::{BlobFiles, DiffSource, Hub, LogSource, ReadyCheck, ServerConfig};
+
+/// What a server is composed of.
+#[derive(Debug)]
+pub struct Parts {
+    /// The rows.
+    pub store: Arc<dyn Store>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Where blobs are kept.
+    pub blobs: BlobFiles,
+    /// What is set.
+    pub config: ServerConfig,
+    /// What sandboxes changed; none when this node holds no repositories.
+    pub diffs: Option<Arc<dyn DiffSource>>,
+    /// What sandboxes printed; none when this node holds no sandboxes.
+    pub logs: Option<Arc<dyn LogSource>>,
+    /// Parts that `/readyz` asks besides the store and the feed.
+    pub ready_checks: Vec<Arc<dyn ReadyCheck>>,
+    /// Numbers for `/metrics`; see [`crate::telemetry::install`].
+    pub metrics: Option<PrometheusHandle>,
+    /// Ends live streams and long polls.
+    pub shutdown: CancellationToken,
+}
+
+impl Parts {
+    /// The parts every server has; the rest can be set on the fields.
+    pub fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        blobs: BlobFiles,
+        config: ServerConfig,
+        shutdown: CancellationToken,
+    ) -> Self {
+        Self {
+            store,
+            clock,
+            blobs,
+            config,
+            diffs: None,
+            logs: None,
+            ready_checks: Vec::new(),
+            metrics: None,
+            shutdown,
+        }
+    }
+}
+
+/// A cheap handle on everything a handler needs.
+#[derive(Debug, Clone)]
+pub struct AppState(Arc<Inner>);
+
+/// See [`AppState`].
+#[derive(Debug)]
+pub struct Inner {
+    /// What the server is composed of.
+    pub parts: Parts,
+    /// Live events and wake-ups.
+    pub hub: Hub,
+    pub(crate) tokens: TokenCache,
+    pub(crate) rates: RateLimits,
+    pub(crate) liveness: Liveness,
+    pub(crate) tasks: TaskTracker,
+}
+
+impl AppState {
+    /// Puts the parts together; nothing runs yet.
+    pub fn new(parts: Parts) -> Self {
+        let hub = Hub::new(Arc::clone(&parts.store), parts.config.live);
+        Self(Arc::new(Inner {
+            hub,
+            tokens: TokenCache::new(Arc::clone(&parts.store), Arc::clone(&parts.clock)),
+            rates: RateLimits::new(parts.config.limits),
+            liveness: Liveness::new(Arc::clone(&parts.store), Arc::clone(&parts.clock)),
+            tasks: TaskTracker::new(),
+            parts,
+        }))
+    }
+
+    /// Starts the feed's tailer and the upkeep of caches; they end with the shutdown token.
+    pub fn spawn_background(&self) {
+        let inner = &self.0;
+        inner.tasks.spawn(inner.hub.clone().run(inner.parts.shutdown.clone()));
+        inner.tasks.spawn(inner.liveness.clone().run(inner.parts.shutdown.clone()));
+        inner.tasks.spawn(inner.rates.clone().run(inner.parts.shutdown.clone()));
+    }
+
+    /// Waits until background work and live connections have ended, after the shutdown token was cancelled.
+    pub async fn drained(&self) {
+        self.0.tasks.close();
+        self.0.tasks.wait().await;
+    }
+
+    /// The rows.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.0.parts.store
+    }
+
+    /// What is set.
+    pub fn config(&self) -> &ServerConfig {
+        &self.0.parts.config
+    }
+
+    /// Ends live streams and long polls.
+    pub fn shutdown(&self) -> &CancellationToken {
+        &self.0.parts.shutdown
+    }
+}
+
+impl Deref for AppState {
+    type Target = Inner;
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
