@@ -10,7 +10,12 @@ use crate::ErrorClass;
 use crate::text::clip;
 
 const CONTENT_MAX_CHARS: usize = 100_000;
+const RESPONSE_MAX_CHARS: usize = 50_000;
 const RESULT_MAX_CHARS: usize = 5_000;
+/// Of one string in a tool's arguments.
+const ARGUMENT_MAX_CHARS: usize = 30_000;
+/// Of all of them together; JSON escapes can make six bytes of one character.
+const ARGUMENTS_MAX_BYTES: usize = 400_000;
 
 /// What happened to a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -162,7 +167,7 @@ impl AgentEvent {
             turn,
             tool: call.name.clone(),
             tool_use_id: call.id.clone(),
-            input: clip_strings(&call.input),
+            input: clip_arguments(&call.input),
             event_subtype: "tool",
         }
     }
@@ -177,8 +182,8 @@ impl AgentEvent {
             turn,
             tool: call.name.clone(),
             tool_use_id: call.id.clone(),
-            tool_input: clip_strings(&call.input),
-            tool_response: clip(&reply.content, CONTENT_MAX_CHARS),
+            tool_input: clip_arguments(&call.input),
+            tool_response: clip(&reply.content, RESPONSE_MAX_CHARS),
             is_error: reply.is_error,
             duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
         }
@@ -205,14 +210,67 @@ impl AgentEvent {
     }
 }
 
-/// The same value with every long string in it cut; the conversation itself keeps the whole.
+/// A tool's arguments in a size that the log takes; the conversation itself keeps the whole.
+fn clip_arguments(input: &Value) -> Value {
+    let clipped = clip_strings(input);
+    let size_bytes = clipped.to_string().len();
+    if size_bytes <= ARGUMENTS_MAX_BYTES {
+        return clipped;
+    }
+    serde_json::json!({ "left_out": true, "size_bytes": size_bytes })
+}
+
 fn clip_strings(value: &Value) -> Value {
     match value {
-        Value::String(text) => Value::String(clip(text, CONTENT_MAX_CHARS)),
+        Value::String(text) => Value::String(clip(text, ARGUMENT_MAX_CHARS)),
         Value::Array(items) => Value::Array(items.iter().map(clip_strings).collect()),
         Value::Object(fields) => {
             Value::Object(fields.iter().map(|(name, value)| (name.clone(), clip_strings(value))).collect())
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use sunaba_types::limits::EVENT_PAYLOAD_MAX_BYTES;
+
+    use super::*;
+    use crate::tools::{ToolCall, ToolReply};
+
+    fn size(event: &AgentEvent) -> usize {
+        Value::Object(event.payload()).to_string().len()
+    }
+
+    #[test]
+    fn no_tool_makes_an_event_that_the_log_refuses() {
+        // A control character is the worst case: one character, six bytes in JSON.
+        let long = "\u{1}".repeat(500_000);
+        let inputs = [
+            json!({ "old_string": long, "new_string": long }),
+            json!({ "many": vec!["\u{1}".repeat(1_000); 1_000] }),
+        ];
+        for input in inputs {
+            let call = ToolCall { id: "t".into(), name: "Grep".into(), input };
+            let reply = ToolReply::ok(long.clone());
+            let events = [
+                AgentEvent::tool_use(1, &call),
+                AgentEvent::tool_completed(1, &call, &reply, std::time::Duration::ZERO),
+                AgentEvent::tool_result(1, &call, &reply),
+                AgentEvent::message(1, &long),
+                AgentEvent::thinking(1, &long),
+            ];
+            for event in events {
+                assert!(size(&event) < EVENT_PAYLOAD_MAX_BYTES, "{}: {}", event.event_type(), size(&event));
+            }
+        }
+    }
+
+    #[test]
+    fn short_arguments_are_told_as_they_are() {
+        let input = json!({ "command": "ls", "deep": [{ "er": 1 }] });
+        let call = ToolCall { id: "t".into(), name: "Bash".into(), input: input.clone() };
+        assert_eq!(AgentEvent::tool_use(3, &call).payload()["input"], input);
     }
 }
