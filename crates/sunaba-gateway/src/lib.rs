@@ -1,1 +1,21 @@
-//! The only door out of a sandbox: model and git proxying, the scripted model
+//! The only door out of a sandbox: model and git proxying, the scripted model.
+//!
+//! A request arrives with a [`Caller`], which the server derived from the
+//! sandbox's token; nothing in the request itself says who is asking. Keys are
+//! added here and never enter a sandbox. Each decision is written into the
+//! sandbox's log by the server: `gateway.model_call`, `gateway.git`.
+
+mod dialect;
+mod git;
+mod model;
+mod record;
+mod router;
+mod script;
+mod standing;
+mod state;
+mod upstream;
+mod usage;
+
+pub use router::router;
+pub use script::{DEFAULT_SCRIPT, SCRIPT_MAX_BYTES, Script, ScriptError};
+pub use state::{Caller, GatewayConfig, GatewayState, ScriptSource, Upstream};

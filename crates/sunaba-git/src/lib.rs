@@ -10,15 +10,18 @@
 
 mod command;
 mod error;
+mod locks;
 mod mirror;
 mod names;
 mod pktline;
 mod publish;
 mod repo;
+mod report;
 mod serve;
 mod workspace;
 
 pub use error::{Error, Result};
+pub use locks::ProjectLocks;
 pub use mirror::{ChangedFile, Commit, DIFF_MAX_BYTES, Mirror};
 pub use names::{slug, validate_branch_name};
 pub use pktline::{
@@ -26,5 +29,6 @@ pub use pktline::{
 };
 pub use publish::{Published, publish_branch};
 pub use repo::Repo;
-pub use serve::{Service, refusal_report};
+pub use report::{RefReport, read_report, refusal_report};
+pub use serve::Service;
 pub use workspace::{WorkspaceSpec, chown_tree, prepare_workspace};

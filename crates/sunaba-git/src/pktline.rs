@@ -83,7 +83,7 @@ pub fn parse_receive_commands(bytes: &[u8]) -> Result<ReceiveCommands, PktError>
 }
 
 /// The next line's content, or none for a flush.
-fn next_line(bytes: &[u8]) -> Result<Option<&[u8]>, PktError> {
+pub(crate) fn next_line(bytes: &[u8]) -> Result<Option<&[u8]>, PktError> {
     let header = bytes.get(..4).ok_or(PktError::Incomplete)?;
     let bad = || PktError::BadLength(String::from_utf8_lossy(header).into_owned());
     if !header.iter().all(u8::is_ascii_hexdigit) {

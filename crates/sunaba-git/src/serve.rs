@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
 use crate::command::{Git, LONG, SHORT, collect_stderr};
 use crate::pktline::pkt_line;
-use crate::{Error, Mirror, ReceiveCommands, Result};
+use crate::{Error, Mirror, Result};
 
 /// What a client asks of a repository.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,26 +120,4 @@ async fn talk(
     let ((), (), stderr) = tokio::try_join!(feed, answer, complaints)?;
     let status = child.wait().await.map_err(Error::io("waiting for git"))?;
     if status.success() { Ok(()) } else { Err(call.failed(&stderr)) }
-}
-
-/// The answer to a push that is refused: git prints `reason` beside each ref.
-pub fn refusal_report(commands: &ReceiveCommands, reason: &str) -> Vec<u8> {
-    let reason: String = reason.chars().map(|c| if c.is_control() { ' ' } else { c }).take(800).collect();
-    let mut report = pkt_line(b"unpack ok\n");
-    for update in &commands.updates {
-        report.extend(pkt_line(format!("ng {} {reason}\n", update.name).as_bytes()));
-    }
-    report.extend(b"0000");
-    if !commands.has("side-band-64k") && !commands.has("side-band") {
-        return report;
-    }
-    // Band 1 carries the report; 900 bytes a line also fit the older, smaller side band.
-    let mut framed = Vec::new();
-    for part in report.chunks(900) {
-        let mut line = vec![1];
-        line.extend_from_slice(part);
-        framed.extend(pkt_line(&line));
-    }
-    framed.extend(b"0000");
-    framed
 }

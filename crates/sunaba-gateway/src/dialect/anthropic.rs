@@ -1,0 +1,232 @@
+//! The Anthropic Messages dialect.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::Dialect;
+use crate::script::{Block, Conversation, OfferedTool, Reply, Said, Speaker, StopReason};
+use crate::usage::Usage;
+
+/// Into how many pieces a text is cut when it is streamed.
+const PIECES: usize = 4;
+
+/// The Anthropic Messages dialect.
+#[derive(Debug)]
+pub(crate) struct Anthropic;
+
+impl Dialect for Anthropic {
+    fn name(&self) -> &'static str {
+        "anthropic"
+    }
+
+    fn read(&self, body: &[u8]) -> Result<Conversation, String> {
+        let request: Value = serde_json::from_slice(body).map_err(|error| format!("not JSON: {error}"))?;
+        let messages = request["messages"].as_array().ok_or("messages: must be a list")?;
+        let tools = request["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
+        Ok(Conversation {
+            model: request["model"].as_str().unwrap_or_default().to_owned(),
+            system: words(&request["system"]),
+            messages: messages.iter().map(read_message).collect::<Result<_, _>>()?,
+            tools: tools.iter().filter_map(read_tool).collect(),
+            streamed: request["stream"].as_bool().unwrap_or(false),
+            size_bytes: body.len(),
+        })
+    }
+
+    fn error(&self, kind: &str, message: &str) -> Value {
+        json!({"type": "error", "error": {"type": kind, "message": message}})
+    }
+
+    fn whole(&self, model: &str, reply: &Reply) -> Value {
+        let content: Vec<Value> = reply.blocks.iter().map(whole_block).collect();
+        let mut message = message_shell(model);
+        message["content"] = Value::Array(content);
+        message["stop_reason"] = json!(stop_reason(&reply.stop));
+        message["usage"] = usage(&reply.usage);
+        message
+    }
+
+    fn stream(&self, model: &str, reply: &Reply) -> Vec<Bytes> {
+        let mut message = message_shell(model);
+        message["usage"] = usage(&Usage { output_tokens: 0, ..reply.usage });
+        let mut events = vec![json!({"type": "message_start", "message": message})];
+        for (index, block) in reply.blocks.iter().enumerate() {
+            stream_block(&mut events, index, block);
+        }
+        events.push(json!({
+            "type": "message_delta",
+            "delta": {"stop_reason": stop_reason(&reply.stop), "stop_sequence": null},
+            "usage": {"output_tokens": reply.usage.output_tokens},
+        }));
+        events.push(json!({"type": "message_stop"}));
+        events.iter().map(frame).collect()
+    }
+}
+
+fn frame(event: &Value) -> Bytes {
+    Bytes::from(format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or_default()))
+}
+
+fn message_shell(model: &str) -> Value {
+    json!({
+        "id": format!("msg_{}", uuid::Uuid::now_v7().simple()),
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": [],
+        "stop_reason": null,
+        "stop_sequence": null,
+    })
+}
+
+fn stop_reason(stop: &StopReason) -> &str {
+    match stop {
+        StopReason::EndOfTurn => "end_turn",
+        StopReason::ToolUse => "tool_use",
+        StopReason::Other(reason) => reason,
+    }
+}
+
+fn usage(usage: &Usage) -> Value {
+    json!({
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cache_read_input_tokens": usage.cache_read_tokens,
+        "cache_creation_input_tokens": usage.cache_write_tokens,
+    })
+}
+
+fn whole_block(block: &Block) -> Value {
+    match block {
+        Block::Thinking(thinking) => {
+            json!({"type": "thinking", "thinking": thinking, "signature": signature()})
+        }
+        Block::Text(text) => json!({"type": "text", "text": text}),
+        Block::Tool { id, name, input } => {
+            json!({"type": "tool_use", "id": id, "name": name, "input": input})
+        }
+    }
+}
+
+/// Stands where the vendor signs a thought; it says plainly what it is.
+fn signature() -> &'static str {
+    "c2NyaXB0ZWQ="
+}
+
+fn stream_block(events: &mut Vec<Value>, index: usize, block: &Block) {
+    let (empty, deltas) = match block {
+        Block::Thinking(thinking) => {
+            let mut deltas: Vec<Value> = pieces(thinking)
+                .into_iter()
+                .map(|piece| json!({"type": "thinking_delta", "thinking": piece}))
+                .collect();
+            deltas.push(json!({"type": "signature_delta", "signature": signature()}));
+            (json!({"type": "thinking", "thinking": "", "signature": ""}), deltas)
+        }
+        Block::Text(text) => {
+            let delta = |piece| json!({"type": "text_delta", "text": piece});
+            (json!({"type": "text", "text": ""}), pieces(text).into_iter().map(delta).collect())
+        }
+        Block::Tool { id, name, input } => {
+            let delta = |piece| json!({"type": "input_json_delta", "partial_json": piece});
+            let empty = json!({"type": "tool_use", "id": id, "name": name, "input": {}});
+            (empty, pieces(&input.to_string()).into_iter().map(delta).collect())
+        }
+    };
+    events.push(json!({"type": "content_block_start", "index": index, "content_block": empty}));
+    for delta in deltas {
+        events.push(json!({"type": "content_block_delta", "index": index, "delta": delta}));
+    }
+    events.push(json!({"type": "content_block_stop", "index": index}));
+}
+
+/// A text in a few pieces, cut between characters.
+fn pieces(text: &str) -> Vec<String> {
+    let characters: Vec<char> = text.chars().collect();
+    let size = characters.len().div_ceil(PIECES).max(1);
+    characters.chunks(size).map(|piece| piece.iter().collect()).collect()
+}
+
+fn read_message(message: &Value) -> Result<Said, String> {
+    let by = match message["role"].as_str() {
+        Some("user") => Speaker::User,
+        Some("assistant") => Speaker::Assistant,
+        _ => return Err("messages: every role is user or assistant".to_owned()),
+    };
+    let mut said = Said { by, text: words(&message["content"]), tool_results: String::new() };
+    for block in message["content"].as_array().map(Vec::as_slice).unwrap_or_default() {
+        if block["type"] == "tool_result" {
+            add_line(&mut said.tool_results, &words(&block["content"]));
+        }
+    }
+    Ok(said)
+}
+
+fn read_tool(tool: &Value) -> Option<OfferedTool> {
+    let properties = tool["input_schema"]["properties"].as_object().cloned().unwrap_or_default();
+    Some(OfferedTool { name: tool["name"].as_str()?.to_owned(), properties })
+}
+
+/// The words of a text or of a list of blocks.
+fn words(content: &Value) -> String {
+    match content {
+        Value::String(text) => text.clone(),
+        Value::Array(blocks) => {
+            let mut text = String::new();
+            for block in blocks.iter().filter(|block| block["type"] == "text") {
+                add_line(&mut text, block["text"].as_str().unwrap_or_default());
+            }
+            text
+        }
+        _ => String::new(),
+    }
+}
+
+fn add_line(text: &mut String, line: &str) {
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    text.push_str(line);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_request_is_read_in_all_its_shapes() {
+        let body = json!({
+            "model": "m", "stream": true,
+            "system": [{"type": "text", "text": "be"}, {"type": "text", "text": "good"}],
+            "messages": [
+                {"role": "user", "content": "hi"},
+                {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "Bash", "input": {}}]},
+                {"role": "user", "content": [
+                    {"type": "tool_result", "tool_use_id": "1", "content": [{"type": "text", "text": "out"}]},
+                    {"type": "text", "text": "and stop"}]},
+            ],
+            "tools": [{"name": "Bash", "input_schema": {"properties": {"command": {"type": "string"}}}}],
+        });
+        let read = Anthropic.read(body.to_string().as_bytes()).unwrap();
+        assert_eq!((read.system.as_str(), read.streamed), ("be\ngood", true));
+        assert_eq!(read.messages.len(), 3);
+        assert_eq!(read.messages[2].text, "and stop");
+        assert_eq!(read.messages[2].tool_results, "out");
+        assert!(read.tools[0].properties.contains_key("command"));
+        assert!(Anthropic.read(b"{}").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_put_together_are_the_text(text in ".{0,100}") {
+            prop_assert_eq!(pieces(&text).concat(), text);
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = Anthropic.read(&bytes);
+        }
+    }
+}

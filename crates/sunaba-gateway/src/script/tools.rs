@@ -1,0 +1,183 @@
+//! Renders a script's tool calls into the tools that the request offers.
+//!
+//! Runtimes name the same few tools differently; a file tool that is not
+//! offered is done by the shell. What cannot be done is an error that says so.
+
+use serde_json::{Map, Value, json};
+use sunaba_types::shim::WORKSPACE_INSIDE;
+
+use super::conversation::{OfferedTool, View};
+use super::turn::Tool;
+
+const SHELL: &[&str] = &["Bash", "bash", "shell", "exec_command", "run_shell_command", "execute_bash"];
+const WRITE: &[&str] = &["Write", "write", "write_file", "create_file"];
+const EDIT: &[&str] = &["Edit", "edit", "replace", "str_replace", "edit_file"];
+const READ: &[&str] = &["Read", "read", "read_file"];
+const GLOB: &[&str] = &["Glob", "glob"];
+const GREP: &[&str] = &["Grep", "grep", "search_file_content"];
+
+const PATH: &[&str] = &["file_path", "filePath", "path", "filename"];
+const DIRECTORY: &[&str] = &["path", "dir_path", "directory"];
+const COMMAND: &[&str] = &["command", "cmd", "script"];
+const CONTENT: &[&str] = &["content", "contents", "file_text", "text"];
+const OLD: &[&str] = &["old_string", "oldString", "old_str", "old_text"];
+const NEW: &[&str] = &["new_string", "newString", "new_str", "new_text"];
+const PATTERN: &[&str] = &["pattern", "query"];
+const TIMEOUT: &[&str] = &["timeout", "timeout_ms"];
+
+/// A tool call as the request's dialect wants it: a name and an input.
+pub(crate) type Rendered = (String, Value);
+
+/// Renders one call.
+pub(crate) fn render(tool: &Tool, view: View<'_>) -> Result<Rendered, String> {
+    let offered = &view.conversation.tools;
+    let fill = |text: &str| fill(text, view, Quoting::None);
+    match tool {
+        Tool::Call(call) => match offered.iter().find(|tool| tool.name == call.name) {
+            Some(_) => Ok((call.name.clone(), call.input.clone())),
+            None => Err(not_offered(&call.name, offered)),
+        },
+        Tool::Shell(shell) => {
+            let mut extra = Vec::new();
+            if let Some(timeout) = shell.timeout_ms {
+                extra.push((TIMEOUT, json!(timeout)));
+            }
+            shell_call(offered, &self::fill(&shell.command, view, Quoting::Shell), extra)
+        }
+        Tool::Write(write) => {
+            let content = fill(&write.content);
+            file_call(offered, WRITE, &fill(&write.path), vec![(CONTENT, json!(content))]).or_else(|error| {
+                let path = quoted(&fill(&write.path));
+                let command =
+                    format!("mkdir -p \"$(dirname -- {path})\" && printf %s {} > {path}", quoted(&content));
+                shell_call(offered, &command, Vec::new()).map_err(|_| error)
+            })
+        }
+        Tool::Edit(edit) => {
+            let values = vec![(OLD, json!(fill(&edit.old))), (NEW, json!(fill(&edit.new)))];
+            file_call(offered, EDIT, &fill(&edit.path), values)
+        }
+        Tool::Read(read) => file_call(offered, READ, &fill(&read.path), Vec::new()).or_else(|error| {
+            shell_call(offered, &format!("cat -- {}", quoted(&fill(&read.path))), Vec::new())
+                .map_err(|_| error)
+        }),
+        Tool::Glob(search) => search_call(offered, GLOB, &search.pattern, search.path.as_deref()),
+        Tool::Grep(search) => {
+            search_call(offered, GREP, &search.pattern, search.path.as_deref()).or_else(|error| {
+                let place = quoted(search.path.as_deref().unwrap_or("."));
+                let command = format!("grep -rn -e {} -- {place}", quoted(&search.pattern));
+                shell_call(offered, &command, Vec::new()).map_err(|_| error)
+            })
+        }
+    }
+}
+
+fn shell_call(
+    offered: &[OfferedTool],
+    command: &str,
+    extra: Vec<(&[&str], Value)>,
+) -> Result<Rendered, String> {
+    let tool = find(offered, SHELL)?;
+    let key = key_of(tool, COMMAND);
+    // Some runtimes take the words of a command instead of a line.
+    let is_list = tool.properties.get(key).is_some_and(|property| property["type"] == "array");
+    let value = if is_list { json!(["bash", "-lc", command]) } else { json!(command) };
+    let mut input = Map::from_iter([(key.to_owned(), value)]);
+    for (names, value) in extra {
+        if let Some(name) = names.iter().find(|name| tool.properties.contains_key(**name)) {
+            input.insert((*name).to_owned(), value);
+        }
+    }
+    if tool.properties.contains_key("description") {
+        input.insert("description".to_owned(), json!("Scripted command"));
+    }
+    Ok((tool.name.clone(), Value::Object(input)))
+}
+
+fn file_call(
+    offered: &[OfferedTool],
+    names: &[&str],
+    path: &str,
+    values: Vec<(&[&str], Value)>,
+) -> Result<Rendered, String> {
+    let tool = find(offered, names)?;
+    let key = key_of(tool, PATH);
+    let wants_absolute = tool.properties.get(key).is_some_and(|property| {
+        property["description"].as_str().is_some_and(|words| words.to_lowercase().contains("absolute"))
+    });
+    let path = if wants_absolute && !path.starts_with('/') {
+        format!("{WORKSPACE_INSIDE}/{path}")
+    } else {
+        path.to_owned()
+    };
+    let mut input = Map::from_iter([(key.to_owned(), json!(path))]);
+    input.extend(values.into_iter().map(|(names, value)| (key_of(tool, names).to_owned(), value)));
+    Ok((tool.name.clone(), Value::Object(input)))
+}
+
+fn search_call(
+    offered: &[OfferedTool],
+    names: &[&str],
+    pattern: &str,
+    path: Option<&str>,
+) -> Result<Rendered, String> {
+    let tool = find(offered, names)?;
+    let mut input = Map::from_iter([(key_of(tool, PATTERN).to_owned(), json!(pattern))]);
+    if let Some(path) = path {
+        input.insert(key_of(tool, DIRECTORY).to_owned(), json!(path));
+    }
+    Ok((tool.name.clone(), Value::Object(input)))
+}
+
+fn find<'a>(offered: &'a [OfferedTool], names: &[&str]) -> Result<&'a OfferedTool, String> {
+    let found = names.iter().find_map(|name| offered.iter().find(|tool| tool.name == *name));
+    found.ok_or_else(|| not_offered(names[0], offered))
+}
+
+/// The first of the usual names that the tool has, or the first of all.
+fn key_of<'a>(tool: &OfferedTool, names: &[&'a str]) -> &'a str {
+    names.iter().find(|name| tool.properties.contains_key(**name)).unwrap_or(&names[0])
+}
+
+fn not_offered(name: &str, offered: &[OfferedTool]) -> String {
+    let names: Vec<&str> = offered.iter().map(|tool| tool.name.as_str()).collect();
+    format!("the script asks for the tool {name}, but the request offers only [{}]", names.join(", "))
+}
+
+/// How a filled-in text is kept from being read as something else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Quoting {
+    None,
+    Shell,
+}
+
+/// Fills in `{{prompt}}` and `{{last_message}}`. One pass: what is filled in is not looked at again.
+pub(crate) fn fill(text: &str, view: View<'_>, quoting: Quoting) -> String {
+    let mut filled = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("{{") {
+        filled.push_str(&rest[..at]);
+        let tail = &rest[at..];
+        let known = [("{{prompt}}", view.prompt()), ("{{last_message}}", view.last_message())];
+        match known.into_iter().find(|(name, _)| tail.starts_with(name)) {
+            Some((name, value)) => {
+                match quoting {
+                    Quoting::None => filled.push_str(value),
+                    Quoting::Shell => filled.push_str(&quoted(value)),
+                }
+                rest = &tail[name.len()..];
+            }
+            None => {
+                filled.push_str("{{");
+                rest = &tail[2..];
+            }
+        }
+    }
+    filled.push_str(rest);
+    filled
+}
+
+/// One word for a shell.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
