@@ -141,7 +141,6 @@ impl Run {
                 None
             }
             Some("pause_turn") => None,
-            _ if self.steering.has_words() => None,
             _ => {
                 // One last look; an interrupt that is found here has nothing left to stop but may have words.
                 if let Some(Stop::Interrupt(message)) = self.steering.take_ready() {
