@@ -1,5 +1,30 @@
 //! The worker: drives the agent and reports.
-/// Runs.
-pub fn run() -> anyhow::Result<std::process::ExitCode> {
-    anyhow::bail!("not yet")
+//!
+//! Heartbeat, reporting and message receiving live on a thread of their own, so
+//! that nothing the agent does can silence them. The agent's thread only writes
+//! to the spool. At the end, however the agent ended, its work is committed and
+//! pushed before the end is told.
+
+pub mod config;
+mod heartbeat;
+mod http;
+mod messages;
+pub mod report;
+mod repository;
+mod session;
+mod sink;
+mod upkeep;
+
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+
+use self::config::Identity;
+
+/// Does the work that the environment describes.
+pub fn run() -> anyhow::Result<ExitCode> {
+    let lookup = |name: &str| std::env::var(name).ok();
+    let identity = Identity::read(&lookup).context("cannot report to a server")?;
+    let succeeded = session::run(&identity, &lookup)?;
+    Ok(if succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -1,0 +1,198 @@
+//! What the worker is told through its environment (the names are the wire contract's).
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use sunaba_llm::ApiKey;
+
+const HEARTBEAT_DEFAULT_SECONDS: f64 = 30.0;
+const HEARTBEAT_MIN_SECONDS: f64 = 0.05;
+const MAX_TURNS_DEFAULT: u32 = 50;
+const TITLE_MAX_CHARS: usize = 72;
+
+/// What is wrong with the environment.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum ConfigError {
+    /// Not set, or empty.
+    #[error("{0} is not set")]
+    Missing(&'static str),
+    /// Set to something impossible.
+    #[error("{name} cannot be {value:?}: {why}")]
+    Impossible {
+        /// Which.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// Why not.
+        why: &'static str,
+    },
+}
+
+/// Where and as whom the worker reports: enough to say that the rest is wrong.
+#[derive(Clone)]
+pub struct Identity {
+    /// The sandbox.
+    pub sandbox_id: String,
+    /// The task.
+    pub task_id: Option<String>,
+    /// The agent.
+    pub agent_id: Option<String>,
+    /// The server, without a slash at the end.
+    pub callback_url: String,
+    /// The sandbox's own token.
+    pub token: String,
+    /// How often to say that we live.
+    pub heartbeat: Duration,
+    /// The home directory; the spool is in it.
+    pub home: PathBuf,
+}
+
+impl std::fmt::Debug for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Identity").field("sandbox_id", &self.sandbox_id).finish_non_exhaustive()
+    }
+}
+
+/// The work to do.
+#[derive(Debug, Clone)]
+pub struct Assignment {
+    /// What the agent is told.
+    pub prompt: String,
+    /// In a few words, for the commit.
+    pub title: String,
+    /// Which model.
+    pub model: String,
+    /// Where it is called.
+    pub model_url: String,
+    /// What is shown there.
+    pub model_key: ApiKey,
+    /// Where the work is.
+    pub cwd: PathBuf,
+    /// The branch to push to.
+    pub branch: String,
+    /// Most model calls.
+    pub max_turns: u32,
+    /// Takes the place of the system prompt.
+    pub system_prompt: Option<String>,
+    /// Comes after it.
+    pub system_prompt_append: Option<String>,
+    /// What kind of agent.
+    pub agent_type: String,
+}
+
+/// Reads one variable; empty counts as not set.
+pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+fn required(lookup: Lookup<'_>, name: &'static str) -> Result<String, ConfigError> {
+    optional(lookup, name).ok_or(ConfigError::Missing(name))
+}
+
+fn optional(lookup: Lookup<'_>, name: &str) -> Option<String> {
+    lookup(name).filter(|value| !value.trim().is_empty())
+}
+
+impl Identity {
+    /// Reads it.
+    pub fn read(lookup: Lookup<'_>) -> Result<Self, ConfigError> {
+        let callback = optional(lookup, "CALLBACK_URL")
+            .or_else(|| optional(lookup, "MCP_SERVER_URL"))
+            .ok_or(ConfigError::Missing("CALLBACK_URL"))?;
+        Ok(Self {
+            sandbox_id: required(lookup, "SANDBOX_ID")?,
+            task_id: optional(lookup, "TASK_ID"),
+            agent_id: optional(lookup, "AGENT_ID"),
+            callback_url: callback.trim_end_matches('/').to_owned(),
+            token: required(lookup, "SANDBOX_TOKEN")?,
+            heartbeat: heartbeat(lookup)?,
+            home: PathBuf::from(optional(lookup, "HOME").unwrap_or_else(|| "/tmp".to_owned())),
+        })
+    }
+}
+
+fn heartbeat(lookup: Lookup<'_>) -> Result<Duration, ConfigError> {
+    let Some(value) = optional(lookup, "HEARTBEAT_INTERVAL") else {
+        return Ok(Duration::from_secs_f64(HEARTBEAT_DEFAULT_SECONDS));
+    };
+    match value.parse::<f64>() {
+        Ok(seconds) if (HEARTBEAT_MIN_SECONDS..=3600.0).contains(&seconds) => {
+            Ok(Duration::from_secs_f64(seconds))
+        }
+        _ => Err(ConfigError::Impossible {
+            name: "HEARTBEAT_INTERVAL",
+            value,
+            why: "a number of seconds up to 3600",
+        }),
+    }
+}
+
+impl Assignment {
+    /// Reads it.
+    pub fn read(lookup: Lookup<'_>) -> Result<Self, ConfigError> {
+        let prompt = optional(lookup, "INITIAL_PROMPT")
+            .or_else(|| optional(lookup, "TASK_DESCRIPTION"))
+            .ok_or(ConfigError::Missing("INITIAL_PROMPT"))?;
+        let title = optional(lookup, "TICKET_TITLE").unwrap_or_else(|| prompt.clone());
+        let key = optional(lookup, "ANTHROPIC_API_KEY")
+            .or_else(|| optional(lookup, "ANTHROPIC_AUTH_TOKEN"))
+            .ok_or(ConfigError::Missing("ANTHROPIC_API_KEY"))?;
+        Ok(Self {
+            title: first_line(&title),
+            prompt,
+            model: optional(lookup, "MODEL")
+                .or_else(|| optional(lookup, "ANTHROPIC_MODEL"))
+                .ok_or(ConfigError::Missing("MODEL"))?,
+            model_url: required(lookup, "ANTHROPIC_BASE_URL")?,
+            model_key: ApiKey::new(key),
+            cwd: PathBuf::from(optional(lookup, "CWD").unwrap_or_else(|| "/workspace".to_owned())),
+            branch: required(lookup, "BRANCH_NAME")?,
+            max_turns: max_turns(lookup)?,
+            system_prompt: optional(lookup, "SYSTEM_PROMPT"),
+            system_prompt_append: optional(lookup, "SYSTEM_PROMPT_APPEND"),
+            agent_type: optional(lookup, "AGENT_TYPE").unwrap_or_else(|| "implementer".to_owned()),
+        })
+    }
+}
+
+fn max_turns(lookup: Lookup<'_>) -> Result<u32, ConfigError> {
+    let Some(value) = optional(lookup, "MAX_TURNS") else { return Ok(MAX_TURNS_DEFAULT) };
+    match value.parse() {
+        Ok(turns @ 1..) => Ok(turns),
+        _ => Err(ConfigError::Impossible { name: "MAX_TURNS", value, why: "a whole number above 0" }),
+    }
+}
+
+fn first_line(text: &str) -> String {
+    text.trim().lines().next().unwrap_or_default().chars().take(TITLE_MAX_CHARS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lookup(pairs: &'static [(&'static str, &'static str)]) -> impl Fn(&str) -> Option<String> {
+        move |name| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+    }
+
+    #[test]
+    fn names_what_is_missing_or_impossible() {
+        assert_eq!(Identity::read(&lookup(&[])).unwrap_err(), ConfigError::Missing("CALLBACK_URL"));
+        let pairs = &[
+            ("CALLBACK_URL", "http://x/"),
+            ("SANDBOX_ID", "s"),
+            ("SANDBOX_TOKEN", "secret"),
+            ("HEARTBEAT_INTERVAL", "soon"),
+        ];
+        let error = Identity::read(&lookup(pairs)).unwrap_err();
+        assert!(error.to_string().contains("HEARTBEAT_INTERVAL"), "{error}");
+        let identity = Identity::read(&lookup(&pairs[..3])).unwrap();
+        assert_eq!(identity.callback_url, "http://x");
+        assert_eq!(identity.heartbeat, Duration::from_secs(30));
+        assert!(!format!("{identity:?}").contains("secret"));
+    }
+
+    #[test]
+    fn the_title_is_one_short_line() {
+        assert_eq!(first_line("  Fix it\nand more"), "Fix it");
+        assert_eq!(first_line(&"x".repeat(100)).len(), TITLE_MAX_CHARS);
+    }
+}

@@ -1,0 +1,117 @@
+//! Reporting: every event is written to the spool first and sent from there.
+//!
+//! Whoever emits never waits for the network, and what was emitted survives the
+//! worker's death. Heartbeats do not come this way.
+
+mod sender;
+mod spool;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use sunaba_types::{Source, new_event_id};
+use tokio::sync::watch;
+
+pub(super) use self::sender::Sender;
+pub use self::spool::{SPOOL_MAX_BYTES, Spool};
+use super::config::Identity;
+
+/// How far the spool has been written and acknowledged, for those who wait on it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Progress {
+    emitted: u64,
+    acknowledged: u64,
+}
+
+/// Takes events. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Reporter(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    spool: Mutex<Spool>,
+    progress: watch::Sender<Progress>,
+    fixed: Map<String, Value>,
+    emitted: AtomicU64,
+    heard: AtomicBool,
+}
+
+impl Reporter {
+    /// Reports as this sandbox, through this spool.
+    pub fn new(identity: &Identity, spool: Spool) -> Self {
+        let mut fixed = Map::new();
+        fixed.insert("sandbox_id".to_owned(), identity.sandbox_id.clone().into());
+        fixed.insert("task_id".to_owned(), identity.task_id.clone().into());
+        fixed.insert("agent_id".to_owned(), identity.agent_id.clone().into());
+        let waiting = spool.waiting_events();
+        let progress = watch::Sender::new(Progress { emitted: waiting, acknowledged: 0 });
+        Self(Arc::new(Inner {
+            spool: Mutex::new(spool),
+            progress,
+            fixed,
+            emitted: AtomicU64::new(0),
+            heard: AtomicBool::new(false),
+        }))
+    }
+
+    /// Writes an event down for sending. Command output may be left out when the spool is full; nothing else is.
+    pub fn emit(&self, event_type: &str, source: Source, fields: Map<String, Value>) {
+        let event = self.envelope(event_type, source, fields);
+        let Ok(line) = serde_json::to_vec(&event) else { return };
+        let kept = self.spool().append(&line, event_type == "agent.tool_output");
+        if kept {
+            self.0.emitted.fetch_add(1, Ordering::Relaxed);
+            self.0.progress.send_modify(|progress| progress.emitted += 1);
+        }
+    }
+
+    /// The event as it goes over the wire.
+    pub(super) fn envelope(&self, event_type: &str, source: Source, mut fields: Map<String, Value>) -> Value {
+        for (name, value) in &self.0.fixed {
+            fields.entry(name.clone()).or_insert_with(|| value.clone());
+        }
+        serde_json::json!({
+            "event_id": new_event_id(),
+            "event_type": event_type,
+            "source": source.as_str(),
+            "event_data": fields,
+        })
+    }
+
+    /// Events emitted by this process.
+    pub fn event_count(&self) -> u64 {
+        self.0.emitted.load(Ordering::Relaxed)
+    }
+
+    /// Events of command output that were left out because the spool was full.
+    pub fn dropped_output(&self) -> u64 {
+        self.spool().dropped()
+    }
+
+    /// Whether the server has acknowledged anything yet.
+    pub(super) fn was_heard(&self) -> bool {
+        self.0.heard.load(Ordering::Relaxed)
+    }
+
+    /// Waits until everything emitted so far is acknowledged; `false` when the time is up first.
+    pub async fn flush(&self, patience: Duration) -> bool {
+        let mut progress = self.0.progress.subscribe();
+        let done = progress.wait_for(|progress| progress.acknowledged >= progress.emitted);
+        matches!(tokio::time::timeout(patience, done).await, Ok(Ok(_)))
+    }
+
+    fn acknowledged(&self, events: u64) {
+        self.0.heard.store(true, Ordering::Relaxed);
+        self.0.progress.send_modify(|progress| progress.acknowledged += events);
+    }
+
+    fn watch(&self) -> watch::Receiver<Progress> {
+        self.0.progress.subscribe()
+    }
+
+    fn spool(&self) -> MutexGuard<'_, Spool> {
+        self.0.spool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

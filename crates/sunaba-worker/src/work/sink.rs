@@ -1,0 +1,48 @@
+//! Takes the agent's events into the report.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sunaba_agent::{AgentEvent, EventSink};
+use sunaba_types::Source;
+
+use super::report::Reporter;
+
+/// The agent's side of the report.
+#[derive(Debug)]
+pub(super) struct Sink {
+    reporter: Reporter,
+    waiting: Arc<AtomicBool>,
+    /// The agent's last error. The server ends the attempt when it hears it, so it is told only
+    /// after the work done so far is safe.
+    held_back: Mutex<Vec<AgentEvent>>,
+}
+
+impl Sink {
+    pub(super) fn new(reporter: Reporter, waiting: Arc<AtomicBool>) -> Self {
+        Self { reporter, waiting, held_back: Mutex::new(Vec::new()) }
+    }
+
+    /// Tells what was held back.
+    pub(super) fn release(&self) {
+        let held = std::mem::take(&mut *self.held_back.lock().unwrap_or_else(PoisonError::into_inner));
+        for event in held {
+            self.tell(&event);
+        }
+    }
+
+    fn tell(&self, event: &AgentEvent) {
+        self.reporter.emit(event.event_type(), Source::Agent, event.payload());
+    }
+}
+
+impl EventSink for Sink {
+    fn emit(&self, event: AgentEvent) {
+        self.waiting.store(matches!(event, AgentEvent::Waiting { .. }), Ordering::Relaxed);
+        if matches!(event, AgentEvent::Error { .. }) {
+            self.held_back.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+        } else {
+            self.tell(&event);
+        }
+    }
+}
