@@ -1,0 +1,9 @@
+//! The gateway on a real port, with a real store, real git and a real HTTP client.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up has failed")]
+
+mod git_fetch;
+mod git_push;
+mod script;
+mod support;
+mod upstream;

@@ -1,0 +1,95 @@
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::Request;
+use axum::response::Response;
+use futures::StreamExt;
+use http::HeaderMap;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use crate::support::{World, listen, request};
+
+const START: &str = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":11,\"output_tokens\":1}}}\n\n";
+const END: &str =
+    "event: message_delta\ndata: {\"type\":\"message_delta\",\"usage\":{\"output_tokens\":22}}\n\n";
+
+type Seen = Arc<Mutex<Vec<(String, HeaderMap)>>>;
+
+/// A provider that streams what the test feeds it.
+async fn provider(pieces: mpsc::Receiver<Result<Bytes, std::io::Error>>) -> (String, Seen) {
+    let seen = Seen::default();
+    let noted = Arc::clone(&seen);
+    let pieces = Arc::new(Mutex::new(Some(pieces)));
+    let router = Router::new().fallback(move |request: Request| {
+        noted.lock().unwrap().push((request.uri().to_string(), request.headers().clone()));
+        let mut pieces = pieces.lock().unwrap().take().unwrap();
+        let body = Body::from_stream(futures::stream::poll_fn(move |cx| pieces.poll_recv(cx)));
+        async move {
+            let answer = Response::builder().header("content-type", "text/event-stream");
+            answer.header("request-id", "r1").header("set-cookie", "x").body(body).unwrap()
+        }
+    });
+    (listen(router).await, seen)
+}
+
+async fn post(world: &World) -> reqwest::Response {
+    let url = format!("{}/gateway/anthropic/v1/messages?beta=true", world.base);
+    let call = reqwest::Client::new().post(url).header("x-api-key", "sandbox-token");
+    let call = call.header("authorization", "Bearer sandbox-token").header("anthropic-version", "2023-06-01");
+    call.json(&request(json!([{"role": "user", "content": "hi"}]))).send().await.unwrap()
+}
+
+#[tokio::test]
+async fn a_real_model_is_reached_with_the_real_key_and_nothing_is_held_back() {
+    let (feed, pieces) = mpsc::channel(4);
+    let (address, seen) = provider(pieces).await;
+    let world = World::with_upstream(&address).await;
+    feed.send(Ok(Bytes::from(START))).await.unwrap();
+    let answer = post(&world).await;
+    assert_eq!(answer.headers()["request-id"], "r1");
+    assert!(!answer.headers().contains_key("set-cookie"));
+    let mut stream = answer.bytes_stream();
+    // The first piece arrives while the provider still holds the rest.
+    assert_eq!(stream.next().await.unwrap().unwrap(), START);
+    feed.send(Ok(Bytes::from(END))).await.unwrap();
+    assert_eq!(stream.next().await.unwrap().unwrap(), END);
+    drop(feed);
+    assert!(stream.next().await.is_none());
+
+    let (uri, headers) = seen.lock().unwrap().pop().unwrap();
+    assert_eq!(uri, "/v1/messages?beta=true");
+    assert_eq!(headers["x-api-key"], "real-key");
+    assert_eq!(headers["anthropic-version"], "2023-06-01");
+    assert!(!format!("{headers:?}").contains("sandbox-token"));
+    let calls = world.events("gateway.model_call", 1).await;
+    assert_eq!((&calls[0]["input_tokens"], &calls[0]["output_tokens"]), (&json!(11), &json!(22)));
+    assert_eq!((&calls[0]["status"], &calls[0]["error"]), (&json!(200), &Value::Null));
+    assert!(!calls[0].to_string().contains("key"));
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_off_is_seen_and_recorded() {
+    let (feed, pieces) = mpsc::channel(4);
+    let (address, _seen) = provider(pieces).await;
+    let world = World::with_upstream(&address).await;
+    feed.send(Ok(Bytes::from(START))).await.unwrap();
+    let mut stream = post(&world).await.bytes_stream();
+    stream.next().await.unwrap().unwrap();
+    feed.send(Err(std::io::Error::other("cut"))).await.unwrap();
+    assert!(stream.next().await.unwrap().is_err(), "a broken answer must not look whole");
+    let calls = world.events("gateway.model_call", 1).await;
+    assert!(calls[0]["error"].as_str().unwrap().contains("broke off"), "{}", calls[0]);
+    assert_eq!(calls[0]["input_tokens"], 11);
+}
+
+#[tokio::test]
+async fn a_provider_that_is_away_is_a_vendor_error() {
+    let world = World::with_upstream("http://127.0.0.1:9").await;
+    let answer = post(&world).await;
+    assert_eq!(answer.status().as_u16(), 502);
+    let body: Value = answer.json().await.unwrap();
+    assert_eq!(body["error"]["type"], "api_error");
+    world.events("gateway.model_call", 1).await;
+}
