@@ -1,0 +1,112 @@
+//! The end of a story: what came of it, where it is, how to look at it; and the exit code.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use sunaba_types::{Sandbox, SandboxState, Task};
+
+use super::Context;
+use super::live::Ended;
+use crate::client::Client;
+use crate::failure::{CANCELLED, Failure, Outcome};
+use crate::output;
+use crate::render::{clean_line, diffstat};
+
+/// Most files listed one by one.
+const FILES_MAX: usize = 12;
+
+/// Shows what came of a sandbox and gives the exit code that says so.
+pub(crate) async fn finish(context: &Context, id: &str, ended: Ended, repo: Option<&Path>) -> Outcome {
+    let state = match ended {
+        Ended::Detached => {
+            output::note(&format!("left running; `sunaba attach {id}` takes it up again"));
+            return Ok(ExitCode::SUCCESS);
+        }
+        Ended::In(state) => state,
+    };
+    let client = context.client().await?;
+    let sandbox = client.sandbox(id).await?;
+    let task = match &sandbox.task_id {
+        Some(task_id) => Some(client.task(task_id.as_str()).await?),
+        None => None,
+    };
+    if context.json {
+        output::json(&serde_json::json!({ "sandbox": sandbox, "task": task }));
+    } else {
+        output::out(&text(context, &client, &sandbox, task.as_ref(), repo).await?);
+    }
+    Ok(exit_code(state))
+}
+
+fn exit_code(state: SandboxState) -> ExitCode {
+    match state {
+        SandboxState::Completed => ExitCode::SUCCESS,
+        SandboxState::Cancelled => ExitCode::from(CANCELLED),
+        _ => ExitCode::FAILURE,
+    }
+}
+
+async fn text(
+    context: &Context,
+    client: &Client,
+    sandbox: &Sandbox,
+    task: Option<&Task>,
+    repo: Option<&Path>,
+) -> Outcome<String> {
+    let colour = context.colour;
+    let mut lines = vec![String::new()];
+    let reason = sandbox.reason.as_deref().or_else(|| task.and_then(|task| task.error_message.as_deref()));
+    if let Some(reason) = reason.filter(|_| sandbox.state != SandboxState::Completed) {
+        lines.push(format!("reason  {}", clean_line(reason)));
+    }
+    match (&sandbox.branch_name, &sandbox.head_commit) {
+        (Some(branch), Some(commit)) => {
+            lines.push(format!("branch  {}", colour.bold(&clean_line(branch))));
+            lines.push(format!("commit  {}", clean_line(commit).get(..12).unwrap_or(commit)));
+            lines.extend(changes(context, client, sandbox).await?);
+            lines.push(look(sandbox, branch, repo));
+        }
+        _ if sandbox.state == SandboxState::Completed => lines.push("nothing was changed".to_owned()),
+        _ => {}
+    }
+    lines.push(colour.dim(&format!("story   sunaba logs {}", sandbox.id)));
+    Ok(lines.join("\n") + "\n")
+}
+
+async fn changes(context: &Context, client: &Client, sandbox: &Sandbox) -> Outcome<Vec<String>> {
+    let diff = match client.diff(sandbox.id.as_str()).await {
+        Ok(diff) => diff,
+        // The branch is there; that its diff cannot be shown is no reason to fail.
+        Err(Failure::Refused(problem)) => return Ok(vec![format!("changes cannot be shown: {problem}")]),
+        Err(failure) => return Err(failure),
+    };
+    let files = diffstat(&diff);
+    let (added, removed) =
+        files.iter().fold((0, 0), |(added, removed), file| (added + file.added, removed + file.removed));
+    let colour = context.colour;
+    let counts = |added: usize, removed: usize| {
+        format!("{} {}", colour.green(&format!("+{added}")), colour.red(&format!("-{removed}")))
+    };
+    let word = if files.len() == 1 { "file" } else { "files" };
+    let mut lines = vec![format!("changes {} {word} {}", files.len(), counts(added, removed))];
+    let width = files.iter().take(FILES_MAX).map(|file| file.path.chars().count()).max().unwrap_or(0);
+    for file in files.iter().take(FILES_MAX) {
+        lines.push(format!("        {:width$}  {}", file.path, counts(file.added, file.removed)));
+    }
+    if files.len() > FILES_MAX {
+        lines.push(format!("        … {} more", files.len() - FILES_MAX));
+    }
+    Ok(lines)
+}
+
+fn look(sandbox: &Sandbox, branch: &str, repo: Option<&Path>) -> String {
+    let branch = clean_line(branch);
+    match (repo, &sandbox.base_commit) {
+        (Some(repo), Some(base)) => {
+            let base = clean_line(base);
+            let base = base.get(..12).unwrap_or(&base);
+            format!("look    git -C {} diff {base}..{branch}", repo.display())
+        }
+        _ => format!("look    sunaba diff {}", sandbox.id),
+    }
+}

@@ -1,0 +1,130 @@
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::*;
+
+fn outside(dir: &Path) -> Outside {
+    let flags = BTreeMap::from([("data_dir", dir.display().to_string())]);
+    Outside { flags, ..Outside::default() }
+}
+
+fn problems(outside: &Outside) -> String {
+    load(outside).expect_err("must be refused").to_string()
+}
+
+#[test]
+fn every_default_is_possible() {
+    let dir = tempfile::tempdir().unwrap();
+    let loaded = load(&outside(dir.path())).unwrap();
+    assert_eq!(loaded.config.listen.to_string(), "127.0.0.1:18000");
+    assert_eq!(loaded.config.data_dir, dir.path());
+    assert_eq!(loaded.config.default_model(), "script:default");
+    assert_eq!(loaded.values["listen"].origin, Origin::Default);
+}
+
+#[test]
+fn a_later_layer_wins_and_its_origin_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("sunaba.yaml");
+    std::fs::write(&file, "listen: 127.0.0.1:1\nsandbox:\n  cpu: 3\n  disk_gb: 5\n").unwrap();
+    std::fs::write(dir.path().join("sunaba.local.yaml"), "sandbox:\n  disk_gb: 6\n").unwrap();
+    let mut outside = outside(dir.path());
+    outside.env.insert("SANDBOX_CPU".into(), "4".into());
+    outside.env.insert("SOMETHING_ELSE".into(), "x".into());
+    outside.flags.insert("listen", "127.0.0.1:2".into());
+
+    let loaded = load(&outside).unwrap();
+    assert_eq!(loaded.config.listen.port(), 2);
+    assert_eq!(loaded.values["listen"].origin, Origin::Flag("listen"));
+    assert_eq!(loaded.config.sandbox.resources.cpu, 4.0);
+    assert_eq!(loaded.values["sandbox.cpu"].origin, Origin::Environment("SANDBOX_CPU"));
+    assert_eq!(loaded.config.sandbox.resources.disk_gb, 6.0, "the overlay wins over its base");
+}
+
+#[test]
+fn an_unknown_key_is_refused_with_its_place_and_a_suggestion() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("sunaba.yaml");
+    std::fs::write(&file, "listen: 127.0.0.1:1\nsandbox:\n  memory_bg: 3\ncolour: blue\n").unwrap();
+    let at = file.display();
+    assert_eq!(
+        problems(&outside(dir.path())),
+        format!(
+            "{at}:3: unknown key \"sandbox.memory_bg\"; did you mean \"sandbox.memory_gb\"?\n\
+             {at}:4: unknown key \"colour\"; `sunaba config` lists every key"
+        )
+    );
+}
+
+#[test]
+fn an_impossible_value_is_refused_wherever_it_stands() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("sunaba.yaml");
+    std::fs::write(&file, "\nsandbox: {cpu: many}\n").unwrap();
+    let mut outside = outside(dir.path());
+    outside.env.insert("MAX_TURNS".into(), "0".into());
+    outside.flags.insert("auth", "of".into());
+    let text = problems(&outside);
+    let wanted = [
+        format!("{}:2: sandbox.cpu: \"many\" must be a number from 0.1 to 1024", file.display()),
+        "$MAX_TURNS: orchestrator.max_turns: \"0\" must be a whole".to_owned(),
+        "--auth: auth: \"of\" must be required or off; did you mean \"off\"?".to_owned(),
+    ];
+    for line in wanted {
+        assert!(text.contains(&line), "{line}\nis missing in\n{text}");
+    }
+}
+
+#[test]
+fn postgres_is_refused_clearly() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut outside = outside(dir.path());
+    outside.env.insert("DATABASE_URL".into(), "postgres://host/db".into());
+    assert!(problems(&outside).starts_with("$DATABASE_URL: database_url:"));
+    assert!(problems(&outside).contains("PostgreSQL"));
+}
+
+#[test]
+fn auth_off_needs_loopback() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut outside = outside(dir.path());
+    outside.flags.insert("auth", "off".into());
+    assert!(load(&outside).is_ok());
+    outside.flags.insert("listen", "0.0.0.0:18000".into());
+    assert!(problems(&outside).contains("only possible on a loopback address"));
+}
+
+#[test]
+fn a_secret_is_never_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut outside = outside(dir.path());
+    outside.env.insert("ANTHROPIC_API_KEY".into(), "sk-very-secret".into());
+    let loaded = load(&outside).unwrap();
+    assert_eq!(loaded.config.default_model(), "claude-sonnet-4-5");
+    for text in [to_text(&loaded), to_json(&loaded).to_string(), format!("{:?}", loaded.config)] {
+        assert!(!text.contains("very-secret"), "{text}");
+    }
+    let text = to_text(&loaded);
+    let line = text.lines().find(|line| line.starts_with("anthropic.api_key")).unwrap();
+    let words: Vec<&str> = line.split_whitespace().collect();
+    assert_eq!(words[1..].join(" "), "(set, not shown) $ANTHROPIC_API_KEY");
+}
+
+#[test]
+fn the_data_directory_follows_the_custom_of_the_machine() {
+    let with = |name: &str, value: &str| {
+        data_dir(&Outside { env: BTreeMap::from([(name.into(), value.into())]), ..Outside::default() })
+    };
+    assert_eq!(with("SUNABA_DATA", "/a"), Path::new("/a"));
+    assert_eq!(with("XDG_DATA_HOME", "/x"), Path::new("/x/sunaba"));
+    assert_eq!(with("HOME", "/home/me"), Path::new("/home/me/.local/share/sunaba"));
+}
+
+#[test]
+fn the_reference_page_names_every_key() {
+    let page = reference();
+    for key in KEYS {
+        assert!(page.contains(&format!("### `{}`", key.name)));
+        assert!(!key.help.is_empty(), "{}", key.name);
+    }
+}

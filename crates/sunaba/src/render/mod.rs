@@ -1,0 +1,20 @@
+//! A sandbox's story for terminals: one event in, a few readable lines out.
+//!
+//! Whatever comes from a sandbox passes [`clean`] first: an agent must not be able to move the cursor,
+//! change colours, set a title or fake another line. Only this module adds escape sequences, and only
+//! when colour is wanted.
+
+mod clean;
+mod diff;
+mod story;
+mod table;
+#[cfg(test)]
+mod tests;
+mod tools;
+mod words;
+
+pub(crate) use clean::clean_line;
+pub(crate) use diff::{coloured_diff, diffstat};
+pub(crate) use story::{Story, message_line, state_word};
+pub(crate) use table::table;
+pub(crate) use words::{ago, shorten};

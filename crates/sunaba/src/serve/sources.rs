@@ -1,0 +1,126 @@
+//! Fits the parts to each other: what one crate asks for, given by another.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use sunaba_gateway::{Caller, ScriptSource};
+use sunaba_git::Mirror;
+use sunaba_sandbox::Provider;
+use sunaba_server::auth::SandboxGrant;
+use sunaba_server::{BlobFiles, DiffSource, LogSource, SourceError};
+use sunaba_types::{BlobHash, Sandbox, SandboxId};
+
+/// Most output that is gone through to find its end, in bytes.
+const OUTPUT_MAX_BYTES: u64 = 256 * 1024 * 1024;
+/// How much of it is read at once.
+const OUTPUT_PIECE_BYTES: usize = 1024 * 1024;
+
+/// Scripts are blobs.
+#[derive(Debug)]
+pub(super) struct BlobScripts(pub(super) BlobFiles);
+
+#[async_trait]
+impl ScriptSource for BlobScripts {
+    async fn load(&self, hash: &BlobHash) -> io::Result<Vec<u8>> {
+        self.0.read(hash).await?.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+/// Tells the gateway who asks, from what the server found in the sandbox's token.
+pub(super) fn name_caller<B>(mut request: http::Request<B>) -> http::Request<B> {
+    let caller = request.extensions().get::<SandboxGrant>().map(|grant| Caller {
+        sandbox_id: grant.sandbox_id.clone(),
+        project_id: grant.project_id.clone(),
+        attempt: grant.attempt,
+    });
+    if let Some(caller) = caller {
+        request.extensions_mut().insert(caller);
+    }
+    request
+}
+
+/// The server's doors, for the orchestrator.
+#[derive(Debug)]
+pub(super) struct ServerDoors(pub(super) sunaba_server::Doors);
+
+#[async_trait]
+impl sunaba_orchestrator::Doors for ServerDoors {
+    async fn open(&self, id: &SandboxId, door_dir: &Path) -> io::Result<()> {
+        self.0.open(id, door_dir).await
+    }
+
+    async fn close(&self, id: &SandboxId) {
+        self.0.close(id).await;
+    }
+}
+
+/// Diffs come from the mirrors.
+#[derive(Debug)]
+pub(super) struct MirrorDiffs {
+    /// The folder of mirrors.
+    pub(super) git_root: PathBuf,
+}
+
+#[async_trait]
+impl DiffSource for MirrorDiffs {
+    async fn diff(&self, sandbox: &Sandbox) -> Result<String, SourceError> {
+        let absent = |why: &str| SourceError::Absent(why.to_owned());
+        let failed = |error: sunaba_git::Error| SourceError::Failed(Box::new(error));
+        let (Some(project), Some(base)) = (&sandbox.project_id, &sandbox.base_commit) else {
+            return Err(absent("this sandbox has no repository of ours"));
+        };
+        let path = self.git_root.join(format!("{project}.git"));
+        if !path.exists() {
+            return Err(absent("the repository's mirror is not here"));
+        }
+        let mirror = Mirror::open(path).map_err(failed)?;
+        let head = match (&sandbox.head_commit, &sandbox.branch_name) {
+            (Some(head), _) => Some(head.clone()),
+            (None, Some(branch)) => mirror.branch_commit(branch).await.map_err(failed)?,
+            (None, None) => None,
+        };
+        let head = head.ok_or_else(|| absent("nothing was pushed yet"))?;
+        mirror.diff(base, &head).await.map_err(failed)
+    }
+}
+
+/// Raw output comes from the provider.
+#[derive(Debug)]
+pub(super) struct ProviderLogs {
+    /// What made the sandboxes.
+    pub(super) provider: Arc<dyn Provider>,
+}
+
+#[async_trait]
+impl LogSource for ProviderLogs {
+    async fn raw_output(&self, sandbox: &Sandbox, max_bytes: u64) -> Result<Bytes, SourceError> {
+        if sandbox.provider != self.provider.name() {
+            return Err(SourceError::Absent(
+                "this sandbox runs elsewhere; its output is not here".to_owned(),
+            ));
+        }
+        let keep = usize::try_from(max_bytes).unwrap_or(usize::MAX);
+        let mut kept: Vec<u8> = Vec::new();
+        let mut offset = 0;
+        while offset < OUTPUT_MAX_BYTES {
+            let piece = match self.provider.output(&sandbox.id, offset, OUTPUT_PIECE_BYTES).await {
+                Ok(piece) => piece,
+                Err(sunaba_sandbox::Error::NotFound(_)) => {
+                    return Err(SourceError::Absent("nothing was printed yet".to_owned()));
+                }
+                Err(error) => return Err(SourceError::Failed(Box::new(error))),
+            };
+            if piece.is_empty() {
+                break;
+            }
+            offset += piece.len() as u64;
+            kept.extend_from_slice(&piece);
+            let excess = kept.len().saturating_sub(keep);
+            kept.drain(..excess);
+        }
+        Ok(kept.into())
+    }
+}

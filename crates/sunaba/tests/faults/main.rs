@@ -1,0 +1,11 @@
+//! Faults on purpose: the server is killed while it works, and what it
+//! acknowledged is compared with what it kept.
+//!
+//! `SUNABA_KILLS` says how many kills (5 unless told), `SUNABA_SEED` repeats a run.
+
+mod api;
+mod kill;
+mod run;
+mod server;
+mod subscriber;
+mod writer;

@@ -1,0 +1,74 @@
+//! A real server process that can be killed and started again on the same data.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use tokio::process::{Child, Command};
+
+/// A server under attack.
+pub(crate) struct Server {
+    data: PathBuf,
+    port: u16,
+    child: Child,
+}
+
+impl Server {
+    /// Starts one on a free port and waits until it is ready.
+    pub(crate) async fn start(data: &Path) -> anyhow::Result<Self> {
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let child = spawn(data, port)?;
+        let mut server = Self { data: data.to_owned(), port, child };
+        server.wait_until_ready().await?;
+        Ok(server)
+    }
+
+    /// `http://127.0.0.1:PORT`.
+    pub(crate) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// The admin token, as the first start wrote it.
+    pub(crate) fn token(&self) -> anyhow::Result<String> {
+        Ok(std::fs::read_to_string(self.data.join("admin-token"))?.trim().to_owned())
+    }
+
+    /// Ends it without warning and starts it again on the same data and port.
+    pub(crate) async fn kill_and_restart(&mut self) -> anyhow::Result<()> {
+        self.child.kill().await.context("kill -9")?;
+        self.child = spawn(&self.data, self.port)?;
+        self.wait_until_ready().await
+    }
+
+    async fn wait_until_ready(&mut self) -> anyhow::Result<()> {
+        let client = reqwest::Client::new();
+        for _ in 0..400 {
+            if let Ok(answer) = client.get(format!("{}/readyz", self.url())).send().await
+                && answer.status().is_success()
+            {
+                return Ok(());
+            }
+            if let Some(status) = self.child.try_wait()? {
+                let log = std::fs::read_to_string(self.data.join("serve-test.log")).unwrap_or_default();
+                bail!("the server ended at its start: {status}\n{log}");
+            }
+            tokio::time::sleep(Duration::from_millis(25)).await;
+        }
+        bail!("the server was not ready within 10 s")
+    }
+}
+
+fn spawn(data: &Path, port: u16) -> anyhow::Result<Child> {
+    let log = std::fs::File::options().create(true).append(true).open(data.join("serve-test.log"))?;
+    Command::new(env!("CARGO_BIN_EXE_sunaba"))
+        .args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--data"])
+        .arg(data)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .kill_on_drop(true)
+        .spawn()
+        .context("cannot start the server")
+}
