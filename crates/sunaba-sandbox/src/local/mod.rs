@@ -8,6 +8,7 @@ mod control;
 mod layout;
 mod owner;
 mod probe;
+mod registry;
 mod removal;
 mod shim_start;
 

@@ -15,6 +15,7 @@ use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 
 use super::layout::{Layout, OWNER_FILE};
+use super::registry::Registry;
 use crate::Error;
 
 /// Host users for sandboxes when the server is root.
@@ -39,9 +40,17 @@ pub(super) fn claim(root: &Path, layout: &Layout, separate_users: bool) -> Resul
     if let Some(owner) = layout.read(OWNER_FILE).map_err(Error::backend("read the sandbox's owner"))? {
         return Ok(owner);
     }
-    let uid = if separate_users { Some(next_uid(root, &mut cursor)?) } else { None };
+    let machine = if separate_users {
+        Registry::lock().map_err(Error::backend("lock the machine's sandbox users"))?
+    } else {
+        None
+    };
+    let uid = if separate_users { Some(next_uid(root, &mut cursor, machine.as_ref())?) } else { None };
     let owner = Owner { uid };
     create_private_dir(&layout.dir).map_err(Error::backend("make the sandbox's directory"))?;
+    if let (Some(machine), Some(uid)) = (&machine, uid) {
+        machine.claim(uid, &layout.dir).map_err(Error::backend("claim a sandbox user"))?;
+    }
     layout.write(OWNER_FILE, &owner).map_err(Error::backend("write the sandbox's owner"))?;
     Ok(owner)
 }
@@ -61,8 +70,11 @@ fn lock(root: &Path) -> io::Result<Flock<File>> {
     Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, errno)| errno.into())
 }
 
-fn next_uid(root: &Path, cursor: &mut Flock<File>) -> Result<u32, Error> {
-    let used = used_uids(root).map_err(Error::backend("list the sandbox users in use"))?;
+fn next_uid(root: &Path, cursor: &mut Flock<File>, machine: Option<&Registry>) -> Result<u32, Error> {
+    let mut used = used_uids(root).map_err(Error::backend("list the sandbox users in use"))?;
+    if let Some(machine) = machine {
+        used.extend(machine.taken().map_err(Error::backend("list the machine's sandbox users"))?);
+    }
     let last = read_cursor(cursor).map_err(Error::backend("read the last sandbox user"))?;
     let uid = choose(&UID_RANGE, last, &used).ok_or(Error::NoUidLeft)?;
     write_cursor(cursor, uid).map_err(Error::backend("write the last sandbox user"))?;

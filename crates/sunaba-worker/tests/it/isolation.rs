@@ -140,6 +140,17 @@ async fn seen_from_the_host_nothing_is_root() {
 }
 
 #[tokio::test]
+async fn two_data_directories_never_share_a_user() {
+    let (one, other) = (Host::new().await, Host::new().await);
+    let (first, kept) = one.start("sleep 600").await;
+    let (second, killed) = other.start("sleep 600").await;
+    assert!(!is_root() || kept.owner_uid != killed.owner_uid, "{kept:?} {killed:?}");
+    other.provider.delete(&second).await.unwrap();
+    assert!(matches!(one.provider.status(&first).await.unwrap(), Status::Running(_)));
+    one.provider.delete(&first).await.unwrap();
+}
+
+#[tokio::test]
 async fn the_sandbox_cannot_change_its_door() {
     let host = Host::new().await;
     let (exit, _) = host.run("touch /run/sunaba/x").await;

@@ -6,4 +6,7 @@ mod adoption;
 mod bridge;
 mod isolation;
 mod lifecycle;
+mod server;
 mod support;
+mod work;
+mod work_in_sandbox;
