@@ -1,1 +1,72 @@
 //! The suite that every backend passes.
+//!
+//! A backend joins with an `async fn` that makes a fresh [`World`] and one line,
+//! which becomes one test a case:
+//!
+//! ```ignore
+//! async fn fresh() -> sunaba_store::conformance::World { … }
+//! sunaba_store::conformance!(crate::fresh);
+//! ```
+//!
+//! Cases speak only of what the traits promise. They panic where a promise is broken.
+
+pub mod effects;
+pub mod feed;
+pub mod keeping;
+pub mod log;
+pub mod messages;
+pub mod pages;
+pub mod random;
+pub mod registry;
+mod world;
+
+pub use world::World;
+
+/// Expands to one test a case; takes the path of an `async fn() -> World`.
+#[macro_export]
+macro_rules! conformance {
+    ($make:path) => {
+        $crate::conformance! { @each $make;
+            log:
+                numbers_events_without_gaps, stores_a_retried_event_once, answers_a_retry_after_the_end,
+                refuses_an_id_used_for_something_else, refuses_a_conflict_inside_a_batch,
+                keeps_payload_bytes, chains_events, fences_a_superseded_attempt, fences_a_foreign_attempt,
+                takes_late_events_for_ten_minutes, takes_server_events_for_ever, knows_who_may_register,
+                counts_heartbeats, appends_nothing_for_an_empty_request;
+            pages:
+                lists_newest_first, filters_by_type, excludes_types, pages_by_offset_with_filters,
+                pages_by_cursor, finds_text, says_when_a_sandbox_is_unknown, walks_the_trajectory_both_ways,
+                hides_noise_in_full_pages, hides_results_of_noisy_calls, outlines_turns, reads_on_after_a_seq;
+            effects:
+                runs_on_the_first_event, completes_when_the_agent_is_done, fails_with_the_reason,
+                records_state_changes_in_the_log, moves_liveness, leaves_a_newer_attempt_alone,
+                ignores_what_the_server_writes;
+            feed:
+                publishes_in_order_without_loss, refers_to_events, publishes_task_names, hints_after_commit,
+                publishes_a_retry_once;
+            messages:
+                hands_over_interrupts_first, offers_again_until_acknowledged, acknowledges_explicitly,
+                takes_a_legacy_poll_as_acknowledgement, offers_again_to_a_new_worker, marks_consumed_by_id,
+                marks_consumed_by_content, bounds_the_queue, refuses_messages_to_the_dead,
+                writes_nothing_for_an_empty_poll, keeps_the_history, expires_what_nobody_took,
+                publishes_queueing_and_delivery;
+            registry:
+                keeps_one_project_a_repository, lists_what_may_be_seen, claims_a_task_once,
+                refuses_illegal_steps_whole, records_results, retries_with_a_higher_attempt,
+                pages_sandboxes_of_one_instant, touches_only_forward, says_what_is_missing;
+            keeping:
+                keeps_tokens_by_hash, revokes_tokens_once, knows_blob_owners, sets_a_setting_once,
+                refuses_work_when_closed;
+            random:
+                interleaved_writers_with_retries;
+        }
+    };
+    (@each $make:path; $($module:ident: $($case:ident),+;)+) => {
+        $(mod $module {
+            $(#[::tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                $crate::conformance::$module::$case($make().await).await;
+            })+
+        })+
+    };
+}
