@@ -121,7 +121,8 @@ fn writing(options: &Options) -> SqliteConnectOptions {
 }
 
 fn reading(options: &Options) -> SqliteConnectOptions {
-    common(options).read_only(true)
+    // A whole page fits, so that the connection's thread does not wait for its reader in between.
+    common(options).read_only(true).row_buffer_size(1024)
 }
 
 fn common(options: &Options) -> SqliteConnectOptions {

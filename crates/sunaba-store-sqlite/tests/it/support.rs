@@ -26,7 +26,13 @@ pub(crate) async fn open(path: &Path) -> Arc<SqliteStore> {
 
 /// A second, independent connection to the file.
 pub(crate) async fn second_connection(path: &Path) -> SqliteConnection {
-    SqliteConnectOptions::new().filename(path).disable_statement_logging().connect().await.unwrap()
+    SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(true)
+        .disable_statement_logging()
+        .connect()
+        .await
+        .unwrap()
 }
 
 pub(crate) fn event(event_type: &str, payload: Value) -> NewEvent {
