@@ -7,10 +7,11 @@ use std::time::Duration;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::owner::UID_RANGE;
 use crate::{Error, Isolation};
 
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
+/// As unprivileged as a sandbox's own user, and no sandbox's.
+const NOBODY: u32 = 65_534;
 const PLACES: &[&str] =
     &["/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap", "/run/current-system/sw/bin/bwrap"];
 
@@ -35,7 +36,7 @@ pub(super) async fn isolation(separate_users: bool) -> Result<Isolation, Error> 
         .current_dir("/")
         .kill_on_drop(true);
     if separate_users {
-        command.uid(*UID_RANGE.end()).gid(*UID_RANGE.end());
+        command.uid(NOBODY).gid(NOBODY);
     }
     let output = timeout(PROBE_TIMEOUT, command.output())
         .await

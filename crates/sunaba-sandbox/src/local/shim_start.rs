@@ -112,10 +112,12 @@ async fn await_running(
         if let Some(exit) = layout.read(shim::EXIT_FILE).map_err(Error::backend("read the exit record"))? {
             return ended_early(id, layout, exit);
         }
-        let shim_gone = match child.as_mut() {
+        let started_one_ended = match child.as_mut() {
             Some(child) => child.try_wait().map_err(Error::backend("look at the shim"))?.is_some(),
-            None => !shim_lives(layout)?,
+            None => true,
         };
+        // Ours may have given way to one that another call started at the same time.
+        let shim_gone = started_one_ended && !shim_lives(layout)?;
         if shim_gone && layout.read::<shim::Exit>(shim::EXIT_FILE).ok().flatten().is_none() {
             return Err(Error::StartFailed { id: id.clone(), reason: last_words(layout) });
         }

@@ -75,3 +75,36 @@ async fn the_shim_is_in_a_session_of_its_own() {
     assert!(!String::from_utf8_lossy(&environment).contains("HOME="), "nothing of the server's environment");
     host.provider.delete(&id).await.unwrap();
 }
+
+#[tokio::test]
+async fn the_shim_answers_many_and_refuses_nonsense() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let host = Host::new().await;
+    let (id, prepared) = host.start("until [ -e go ]; do sleep 0.05; done; exit 7").await;
+    let socket = host.sandbox_dir(&id).join("control.sock");
+    for nonsense in [b"{\"do\":\"dance\"}\n".to_vec(), vec![b'x'; 100_000]] {
+        let mut stream = tokio::net::UnixStream::connect(&socket).await.unwrap();
+        // The rest of an endless line is not read: writing it all may fail.
+        let _ = stream.write_all(&nonsense).await;
+        let mut answer = String::new();
+        let read = timeout(PATIENCE, stream.read_to_string(&mut answer)).await.expect("an answer or the end");
+        assert!(answer.contains("refused") || read.is_err(), "{answer}");
+    }
+    let go = async { std::fs::write(prepared.workspace.join("go"), "").unwrap() };
+    let wait = || timeout(PATIENCE, host.provider.wait(&id));
+    // In this order: all wait before the sandbox may end.
+    let (one, two, three, ()) = tokio::join!(wait(), wait(), wait(), go);
+    for exit in [one, two, three] {
+        assert_eq!(exit.unwrap().unwrap().code, Some(7));
+    }
+}
+
+#[tokio::test]
+async fn an_ended_shim_is_no_zombie() {
+    let host = Host::new().await;
+    let (id, _) = host.start("sleep 600").await;
+    let Status::Running(held) = host.provider.status(&id).await.unwrap() else { panic!("it runs") };
+    host.provider.kill(&id).await.unwrap();
+    let entry = std::path::PathBuf::from(format!("/proc/{}", held.shim_pid));
+    until("the shim is gone from the process table", || !entry.exists()).await;
+}

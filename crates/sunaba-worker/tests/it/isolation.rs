@@ -140,6 +140,35 @@ async fn seen_from_the_host_nothing_is_root() {
 }
 
 #[tokio::test]
+async fn a_bound_toolchain_can_be_read_and_not_changed() {
+    let host = Host::new().await;
+    let tool = host.dir.path().join("toolchain");
+    std::fs::create_dir(&tool).unwrap();
+    std::fs::write(tool.join("hello"), "#!/bin/sh\necho from the tool\n").unwrap();
+    for path in [&tool, &tool.join("hello")] {
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    }
+    let bind = |writable| sunaba_sandbox::Bind {
+        source: tool.to_str().unwrap().to_owned(),
+        target: "/opt/tool".to_owned(),
+        writable,
+    };
+    let script = "/opt/tool/hello && echo x > /opt/tool/new";
+    for (writable, expected) in [(false, false), (true, true)] {
+        let id = sunaba_types::SandboxId::generate();
+        host.provider.prepare(&id).await.unwrap();
+        let request =
+            sunaba_sandbox::StartRequest { binds: vec![bind(writable)], ..crate::support::shell(script) };
+        host.provider.start(&id, request).await.unwrap();
+        let exit = host.provider.wait(&id).await.unwrap();
+        let output = host.provider.output(&id, 0, 1000).await.unwrap();
+        assert!(output.starts_with(b"from the tool\n"), "{}", String::from_utf8_lossy(&output));
+        assert_eq!(exit.code == Some(0), expected, "{}", String::from_utf8_lossy(&output));
+        host.provider.delete(&id).await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn two_data_directories_never_share_a_user() {
     let (one, other) = (Host::new().await, Host::new().await);
     let (first, kept) = one.start("sleep 600").await;
