@@ -16,16 +16,13 @@ const DEADLINE: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(2);
 
 /// Ends whatever is left of the sandbox and returns once nothing is.
-pub(super) async fn nothing_left(
-    held: &Held,
-    host_uid: Option<u32>,
-    own_group: &[i32],
-) -> anyhow::Result<()> {
+pub(super) async fn nothing_left(held: Option<&Held>, host_uid: Option<u32>) -> anyhow::Result<()> {
     let deadline = Instant::now() + DEADLINE;
     loop {
-        process::signal_if_alive(held.init_pid, held.init_start_time, Signal::SIGKILL);
-        let mut left = process::of_sandbox(Some(held.pid_namespace), host_uid);
-        left.retain(|pid| !own_group.contains(pid));
+        if let Some(held) = held {
+            process::signal_if_alive(held.init_pid, held.init_start_time, Signal::SIGKILL);
+        }
+        let left = process::of_sandbox(held.map(|held| held.pid_namespace), host_uid);
         if left.is_empty() {
             return Ok(());
         }

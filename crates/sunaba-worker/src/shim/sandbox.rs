@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use nix::fcntl::OFlag;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::{Pid, pipe2};
+use nix::sys::signal::Signal;
+use nix::unistd::pipe2;
 use serde::Deserialize;
 use sunaba_sandbox::process;
 use sunaba_types::shim::{Exit, HELD_FILE, Held, Spec};
@@ -75,6 +75,9 @@ pub(super) async fn run(
             info = read_info(&mut running.info), if running.info.is_some() => {
                 running.info = None;
                 known.held = info;
+                if known.killed_on_request {
+                    known.kill();
+                }
                 tell_running(&known, stage)?;
             }
             Ok(Some(line)) = running.words.next_line() => {
@@ -82,12 +85,12 @@ pub(super) async fn run(
                 tell_running(&known, stage)?;
             }
             Some(order) = orders.recv() => match order {
-                Order::Kill => known.kill(&running.child),
+                Order::Kill => known.kill(),
                 Order::Terminate => {
                     let _ = running.to_guest.write_all(TERMINATE).await;
                 }
             },
-            _ = told.recv() => known.kill(&running.child),
+            _ = told.recv() => known.kill(),
         }
     };
     orders.close();
@@ -104,9 +107,7 @@ async fn finish(
     if running.info.is_some() {
         known.held = timeout(DRAIN, read_info(&mut running.info)).await.ok().flatten();
     }
-    if let Some(held) = &known.held {
-        ending::nothing_left(held, spec.host_uid, &[]).await?;
-    }
+    ending::nothing_left(known.held.as_ref(), spec.host_uid).await?;
     while let Ok(Ok(Some(line))) = timeout(DRAIN, running.words.next_line()).await {
         known.hear(&line);
     }
@@ -176,13 +177,13 @@ impl Known {
         }
     }
 
-    fn kill(&mut self, child: &Child) {
+    /// Kills the pid namespace's init. Before that one is known there is nothing to kill for sure: killed in
+    /// the middle of its start, bubblewrap may leave a process behind that nobody knows. So the order
+    /// waits for the moment it is.
+    fn kill(&mut self) {
         self.killed_on_request = true;
         if let Some(held) = &self.held {
             process::signal_if_alive(held.init_pid, held.init_start_time, Signal::SIGKILL);
-        } else if let Some(pid) = child.id().and_then(|pid| i32::try_from(pid).ok()) {
-            // Not reaped yet, so the number is still its own.
-            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
         }
     }
 }

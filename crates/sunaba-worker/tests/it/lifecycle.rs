@@ -161,3 +161,25 @@ async fn a_token_in_the_environment_is_in_no_command_line() {
     assert!(looked_at > 3);
     host.provider.delete(&id).await.unwrap();
 }
+
+#[tokio::test]
+async fn killed_in_the_middle_of_its_start_it_leaves_nothing() {
+    let host = Host::new().await;
+    for pause_ms in 0..12 {
+        let id = SandboxId::generate();
+        let prepared = host.provider.prepare(&id).await.unwrap();
+        let killing = async {
+            tokio::time::sleep(std::time::Duration::from_millis(pause_ms * 3)).await;
+            host.provider.kill(&id).await
+        };
+        let (started, killed) = tokio::join!(host.provider.start(&id, shell("sleep 600")), killing);
+        killed.unwrap();
+        // The kill may have come before there was anything to kill.
+        if started.is_ok() {
+            host.provider.kill(&id).await.unwrap();
+        }
+        host.provider.delete(&id).await.unwrap();
+        let left = sunaba_sandbox::process::of_sandbox(None, prepared.owner_uid);
+        assert_eq!(left, Vec::<i32>::new(), "after {pause_ms}");
+    }
+}
