@@ -15,7 +15,7 @@ use super::logs::show_event;
 use crate::client::{Client, Event, Follower, News};
 use crate::failure::{Failure, Outcome};
 use crate::output;
-use crate::render::{Story, message_line};
+use crate::render::{Story, message_line, shorten};
 
 mod deliveries;
 mod keys;
@@ -25,6 +25,8 @@ use keys::{Choice, Interrupts, Press, Typed};
 
 /// How often the fate of a sent message is asked for while it is open.
 const ASK_EVERY: Duration = Duration::from_millis(300);
+/// How much of a message is repeated when its state changes.
+const ECHO_MAX_CHARS: usize = 40;
 /// What the agent is told when somebody presses Ctrl-C.
 const INTERRUPT_TEXT: &str = "Stop what you are doing.";
 
@@ -212,7 +214,7 @@ impl Live<'_> {
         // A server that is away is noticed and reported by the follower.
         let Ok(history) = self.client.message_history(self.id).await else { return };
         for change in self.deliveries.update(&history) {
-            self.show_message(&change.kind, &change.content, &change.state);
+            self.show_message(&change.kind, &shorten(&change.content, ECHO_MAX_CHARS), &change.state);
         }
     }
 

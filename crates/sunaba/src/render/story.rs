@@ -106,8 +106,10 @@ impl Story {
     fn started(&self, event: &Event) -> String {
         let runtime = event.text("runtime").or_else(|| event.text("sdk")).unwrap_or("agent");
         let model = event.text("model").unwrap_or_default();
-        let text = clean_line(&format!("{runtime} agent started {model}"));
-        self.plain("▶", text.trim_end())
+        // A stored script goes by its hash; the beginning of it is name enough.
+        let most = if model.starts_with("script:") { 16 } else { 60 };
+        let text = clean_line(&format!("{runtime} agent started · {}", shorten(model, most)));
+        self.plain("▶", text.trim_end_matches([' ', '·']))
     }
 
     fn tool_use(&mut self, event: &Event) -> String {

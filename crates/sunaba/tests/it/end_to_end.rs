@@ -1,0 +1,110 @@
+//! The main job in real sandboxes. Needs `sunaba-worker` beside `sunaba`, bubblewrap and git; fails
+//! loudly without them.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use crate::support::{Ran, git, repository, sunaba, until};
+
+const SCRIPT: &str = "
+- text: I count first.
+  tools:
+    - shell: for i in 1 2 3 4 5 6; do echo tick $i; sleep 0.25; done
+- expect:
+    - request_contains: please also b.txt
+  tools:
+    - write: {path: a.txt, content: \"a\\n\"}
+    - write: {path: b.txt, content: \"b\\n\"}
+- text: Done.
+";
+
+/// Ends the background server of a data directory when the test ends.
+struct Background<'a>(&'a Path);
+
+impl Background<'_> {
+    fn pid(&self) -> Option<Pid> {
+        let text = std::fs::read_to_string(self.0.join("server.json")).ok()?;
+        let announced: Value = serde_json::from_str(&text).ok()?;
+        Some(Pid::from_raw(i32::try_from(announced["pid"].as_i64()?).ok()?))
+    }
+}
+
+impl Drop for Background<'_> {
+    fn drop(&mut self) {
+        if let Some(pid) = self.pid() {
+            let _ = kill(pid, Signal::SIGTERM);
+            until("the end of the background server", || kill(pid, None).is_err());
+        }
+    }
+}
+
+fn data_dir() -> tempfile::TempDir {
+    let data = tempfile::tempdir().unwrap();
+    std::fs::write(data.path().join("sunaba.yaml"), "listen: 127.0.0.1:0\n").unwrap();
+    data
+}
+
+#[test]
+fn run_does_the_main_job_and_typed_words_steer_it() {
+    let data = data_dir();
+    let _background = Background(data.path());
+    let repo = repository(data.path());
+    let script = data.path().join("script.yaml");
+    std::fs::write(&script, SCRIPT).unwrap();
+    std::fs::write(repo.join("scratch"), "not committed").unwrap();
+    let ran = Ran::with_input(
+        sunaba(data.path())
+            .arg("run")
+            .arg("--repo")
+            .arg(&repo)
+            .args(["--model", &format!("script:{}", script.display())])
+            .arg("Count, then write"),
+        "please also b.txt\n",
+    );
+    ran.expect_code(0);
+    assert!(ran.stderr.contains("has uncommitted changes"), "{}", ran.stderr);
+    assert!(ran.stdout.contains("[queued]") && ran.stdout.contains("[consumed]"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("  │ tick 6\n"), "{}", ran.stdout);
+    let branch = ran.stdout.lines().find_map(|line| line.strip_prefix("branch  ")).unwrap().to_owned();
+    assert_eq!(git(&repo, &["show", &format!("{branch}:b.txt")]), "b\n");
+    assert_eq!(git(&repo, &["branch", "--show-current"]), "main\n");
+    let diff = Ran::of(sunaba(data.path()).args(["diff", "last"]));
+    assert!(diff.expect_code(0).stdout.contains("+++ b/a.txt"), "{}", diff.stdout);
+    Ran::of(sunaba(data.path()).args(["verify", "last"])).expect_code(0);
+}
+
+#[test]
+fn a_script_that_is_not_met_fails_the_run() {
+    let data = data_dir();
+    let _background = Background(data.path());
+    let repo = repository(data.path());
+    let script = data.path().join("script.yaml");
+    std::fs::write(&script, "- expect: [{request_contains: never said}]\n  text: x\n").unwrap();
+    let ran = Ran::of(sunaba(data.path()).arg("run").arg("--repo").arg(&repo).args([
+        "--model",
+        &format!("script:{}", script.display()),
+        "Do it",
+    ]));
+    ran.expect_code(1);
+    assert!(ran.stdout.contains("never said"), "{}", ran.stdout);
+}
+
+#[test]
+fn the_demonstration_runs_to_its_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let ran = Ran::of(
+        sunaba(dir.path())
+            .args(["demo", "--exit", "--dir"])
+            .arg(dir.path().join("demo"))
+            .stdin(Stdio::null()),
+    );
+    ran.expect_code(0);
+    assert!(ran.stdout.contains("│ ok      says goodbye"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("[queued]") && ran.stdout.contains("[consumed]"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("✔ completed"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("  +check \"says goodbye\""), "{}", ran.stdout);
+}
