@@ -68,36 +68,27 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = (bool, &mut Operation
 
 /// The errors that a route can answer with, by what it takes.
 fn add_errors(path: &str, takes_body: bool, operation: &mut Operation) {
-    let binary = path.ends_with("/blobs");
+    let takes_json = takes_body && !path.ends_with("/blobs");
     let named = path.contains('{');
-    let mut statuses = vec![
-        ("400", "The request cannot be read"),
-        ("500", "Something went wrong in the server"),
-        ("503", "Not now; try again after `Retry-After` seconds"),
+    let asks = operation.parameters.as_ref().is_some_and(|list| !list.is_empty());
+    let changes = takes_body || operation.operation_id.as_deref() == Some("cancel_sandbox");
+    let refers = named || (takes_json && path != "/api/v1/projects") || path == "/metrics";
+    let checked = named || takes_json || asks;
+    let errors = [
+        (checked || takes_body, "400", "The request cannot be read"),
+        (!is_public(path), "401", "The token is missing or opens nothing"),
+        (!is_public(path), "403", "The token does not open this"),
+        (refers, "404", "There is no such thing, or the token may not know of it"),
+        (takes_json, "408", "The body came too slowly"),
+        (changes && path.starts_with("/api/v1/sandboxes"), "409", "The present state does not allow it"),
+        (takes_body, "413", "The body is too large"),
+        (takes_json, "415", "The body is not sent as JSON"),
+        (checked, "422", "A field or parameter is not valid; `errors` names it"),
+        (!is_public(path), "429", "Too much at once; try again after `Retry-After` seconds"),
+        (true, "500", "Something went wrong in the server"),
+        (true, "503", "Not now; try again after `Retry-After` seconds"),
     ];
-    if !is_public(path) {
-        statuses.extend([
-            ("401", "The token is missing or opens nothing"),
-            ("403", "The token does not open this"),
-            ("429", "Too much at once; try again after `Retry-After` seconds"),
-        ]);
-        if named || takes_body || path == "/metrics" {
-            statuses.push(("404", "There is no such thing, or the token may not know of it"));
-        }
-        if named || takes_body || operation.parameters.as_ref().is_some_and(|list| !list.is_empty()) {
-            statuses.push(("422", "A field or parameter is not valid; `errors` names it"));
-        }
-        if named || takes_body {
-            statuses.push(("409", "The present state does not allow it"));
-        }
-    }
-    if takes_body {
-        statuses.extend([("408", "The body came too slowly"), ("413", "The body is too large")]);
-        if !binary {
-            statuses.push(("415", "The body is not sent as JSON"));
-        }
-    }
-    for (status, description) in statuses {
+    for (_, status, description) in errors.into_iter().filter(|(applies, _, _)| *applies) {
         let known = &mut operation.responses.responses;
         known.entry(status.to_owned()).or_insert_with(|| RefOr::T(problem(description)));
     }

@@ -1,1 +1,17 @@
-//! What tests share.
+//! What tests share: a real server on a port of its own, clients for each kind of caller, and
+//! readers of its live streams.
+//!
+//! Everything here is real: the SQLite store in a temporary directory, the
+//! whole router, HTTP over loopback. Waiting is always for a condition, with a deadline.
+
+mod app;
+mod client;
+mod sse;
+mod wait;
+mod ws;
+
+pub use app::{Setup, TestApp, Work};
+pub use client::{Answer, Client};
+pub use sse::{SseEvent, SseReader};
+pub use wait::{DEADLINE, eventually, within};
+pub use ws::WsReader;

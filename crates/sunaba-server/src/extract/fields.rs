@@ -145,8 +145,8 @@ impl<'a> Fields<'a> {
         if self.errors.is_empty() { Ok(()) } else { Err(ApiError::validation(self.errors)) }
     }
 
-    /// The faults so far.
-    pub(crate) fn into_errors(self) -> Vec<FieldError> {
+    #[cfg(test)]
+    fn into_errors(self) -> Vec<FieldError> {
         self.errors
     }
 }

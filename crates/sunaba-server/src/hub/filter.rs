@@ -52,7 +52,7 @@ mod tests {
             plain_type: topic::normalise("SANDBOX_agent.tool_use"),
             entity_type: "sandbox".into(),
             entity_id: "s1".into(),
-            text: bytes::Bytes::new(),
+            text: axum::extract::ws::Utf8Bytes::default(),
         }
     }
 

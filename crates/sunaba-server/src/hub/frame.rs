@@ -1,5 +1,6 @@
 //! A published entry as it goes out on the WebSocket.
 
+use axum::extract::ws::Utf8Bytes;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use sunaba_store::{FeedEntry, PublishedPayload};
@@ -16,7 +17,7 @@ pub(crate) struct Frame {
     pub(crate) entity_type: String,
     pub(crate) entity_id: String,
     /// The JSON text, shared by every subscriber that is sent it.
-    pub(crate) text: bytes::Bytes,
+    pub(crate) text: Utf8Bytes,
 }
 
 #[derive(Serialize)]

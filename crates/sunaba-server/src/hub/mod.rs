@@ -28,10 +28,10 @@ use watchers::Watchers;
 
 use crate::{LiveLimits, telemetry};
 
-/// How many entries are read from the store at once.
-const PAGE: u32 = 512;
+/// How many entries are read from the store at once. An entry may have a megabyte.
+const PAGE: u32 = 128;
 /// How many frames a subscriber is handed at once.
-pub(crate) const HANDFUL: usize = 128;
+pub(crate) const HANDFUL: usize = 64;
 /// How long one read of the feed may take.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 

@@ -65,7 +65,7 @@ mod tests {
             plain_type: String::new(),
             entity_type: String::new(),
             entity_id: String::new(),
-            text: bytes::Bytes::from_static(b"{}"),
+            text: axum::extract::ws::Utf8Bytes::from_static("{}"),
         })
     }
 

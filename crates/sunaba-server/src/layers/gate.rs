@@ -128,7 +128,7 @@ async fn open_identity(state: &AppState, token: Option<&str>) -> Result<Identity
 /// Without authentication, a page of another site must not speak to this server through a browser.
 fn only_from_here(headers: &HeaderMap) -> Result<(), ApiError> {
     let text = |name| headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
-    let host_ok = text(header::HOST).is_none_or(|host| is_loopback(host));
+    let host_ok = text(header::HOST).is_none_or(is_loopback);
     let origin_ok = text(header::ORIGIN)
         .is_none_or(|origin| origin.split_once("://").is_some_and(|(_, host)| is_loopback(host)));
     if host_ok && origin_ok {
@@ -151,7 +151,11 @@ fn admit_to_gateway(identity: &Identity, request: &mut Request) -> Result<(), Ap
     let Some(grant) = identity.sandbox() else {
         return Err(ApiError::forbidden("sandboxes_only", "only a sandbox's token opens the gateway"));
     };
-    request.extensions_mut().insert(grant.clone());
+    request.extensions_mut().insert(sunaba_gateway::Caller {
+        sandbox_id: grant.sandbox_id.clone(),
+        project_id: grant.project_id.clone(),
+        attempt: grant.attempt,
+    });
     Ok(())
 }
 

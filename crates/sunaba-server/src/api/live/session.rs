@@ -288,8 +288,7 @@ impl Reader {
 }
 
 fn text_of(frame: &Arc<Frame>) -> Message {
-    // The bytes were written as text; checking them again costs little and keeps the promise in the type.
-    Message::Text(Utf8Bytes::try_from(frame.text.clone()).unwrap_or_default())
+    Message::Text(frame.text.clone())
 }
 
 /// The token in the first frame that says something.

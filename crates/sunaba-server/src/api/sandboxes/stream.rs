@@ -25,7 +25,7 @@ use crate::hub::Watch;
 use crate::telemetry::{Open, STREAMS};
 use crate::{ApiError, AppState};
 
-const PAGE: u32 = 128;
+const PAGE: u32 = 64;
 
 /// The log from a place on, live, until the sandbox has ended.
 #[utoipa::path(get, path = "/api/v1/sandboxes/{id}/events/stream", tag = "events",

@@ -12,7 +12,7 @@ use crate::auth::{Reader, visible_sandbox};
 use crate::extract::IdPath;
 use crate::{ApiError, AppState};
 
-const PAGE: u32 = 500;
+const PAGE: u32 = 128;
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Verification {

@@ -1,0 +1,105 @@
+//! The door of a sandbox lets that sandbox through and nobody else.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use axum::routing::any;
+use sunaba_server::Doors;
+use sunaba_testkit::{Setup, TestApp, within};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio_util::sync::CancellationToken;
+
+/// Asks through a socket; gives the whole answer.
+async fn ask(socket: &Path, method: &str, path: &str, token: Option<&str>, body: &str) -> String {
+    let authorization = token.map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nhost: 127.0.0.1:3129\r\nconnection: close\r\n{authorization}content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    within("an answer through the door", async {
+        let mut stream = UnixStream::connect(socket).await.expect("the door is open");
+        stream.write_all(request.as_bytes()).await.expect("the request is taken");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.expect("the answer comes whole");
+        answer
+    })
+    .await
+}
+
+#[track_caller]
+fn status(answer: &str) -> &str {
+    answer.split(' ').nth(1).expect("an HTTP answer")
+}
+
+async fn check(app: TestApp) {
+    let (own, other) = (app.work("own").await, app.work("other").await);
+    let doors = Doors::new(app.router.clone(), CancellationToken::new());
+    let dir = app.path("sandboxes/own/door");
+    let socket = dir.join("gateway.sock");
+    std::fs::create_dir_all(&dir).expect("a directory");
+    std::fs::write(&socket, "left behind").expect("a file");
+    doors.open(&own.sandbox.id, &dir).await.expect("the door opens");
+    doors.open(&own.sandbox.id, &dir).await.expect("twice is harmless");
+    assert_eq!(std::fs::metadata(&socket).expect("the socket is there").permissions().mode() & 0o777, 0o666);
+
+    let event = "{\"event_type\":\"agent.started\"}";
+    let path = own.path("/events");
+    let token = own.worker.token.as_deref();
+    assert_eq!(status(&ask(&socket, "POST", &path, token, event).await), "200");
+    assert_eq!(status(&ask(&socket, "POST", &path, None, event).await), "401");
+    assert_eq!(status(&ask(&socket, "GET", "/api/v1/sandboxes", None, "").await), "401");
+    for foreign in [&other.worker, &app.admin] {
+        let answer = ask(&socket, "POST", &path, foreign.token.as_deref(), event).await;
+        assert!(status(&answer) == "403" && answer.contains("wrong_door"), "{answer}");
+    }
+    let answer = ask(&socket, "POST", "/gateway/anthropic/v1/messages", token, "{}").await;
+    assert!(answer.contains(own.sandbox.id.as_str()), "the gateway is told who asks: {answer}");
+
+    doors.close(&own.sandbox.id).await;
+    assert!(!socket.exists());
+    assert!(UnixStream::connect(&socket).await.is_err());
+}
+
+fn gateway() -> axum::Router {
+    axum::Router::new().route(
+        "/anthropic/v1/messages",
+        any(|axum::Extension(caller): axum::Extension<sunaba_gateway::Caller>| async move {
+            format!("{} {:?} {}", caller.sandbox_id, caller.project_id, caller.attempt)
+        }),
+    )
+}
+
+#[tokio::test]
+async fn a_door_is_for_its_own_sandbox() {
+    check(Setup::default().gateway(gateway()).start().await).await;
+}
+
+#[tokio::test]
+async fn a_door_asks_for_a_token_where_nobody_else_must_show_one() {
+    let setup = Setup::default().gateway(gateway()).config(|c| c.auth = sunaba_server::AuthMode::Off);
+    check(setup.start().await).await;
+}
+
+#[tokio::test]
+async fn the_gateway_is_for_sandboxes_only() {
+    let app = Setup::default().gateway(gateway()).start().await;
+    let work = app.work("p").await;
+    let path = "/gateway/anthropic/v1/messages";
+    let answer = work.worker.get(path).await;
+    assert!(answer.text.contains(work.sandbox.id.as_str()) && answer.text.contains(work.project.id.as_str()));
+    app.admin.get(path).await.expect_problem(403, "sandboxes_only");
+    app.anonymous().get(path).await.expect_problem(401, "unauthorized");
+    let by_path = app.anonymous().get(&format!("/w/{}{path}", work.worker.token.as_deref().unwrap())).await;
+    assert!(by_path.text.contains(work.sandbox.id.as_str()));
+}
+
+#[tokio::test]
+async fn a_door_in_a_long_directory_opens_too() {
+    let app = TestApp::start().await;
+    let work = app.work("p").await;
+    let doors = Doors::new(app.router.clone(), CancellationToken::new());
+    let dir = app.path("d".repeat(60)).join("e".repeat(60));
+    doors.open(&work.sandbox.id, &dir).await.expect("a long path is no obstacle");
+    assert!(dir.join("gateway.sock").exists());
+}

@@ -1,0 +1,15 @@
+//! The server as its clients see it: over HTTP, on a real store.
+
+mod auth;
+mod blobs;
+mod doors;
+mod events;
+mod live_sse;
+mod live_ws;
+mod log_pages;
+mod messages;
+mod openapi;
+mod operations;
+mod registry;
+mod secrecy;
+mod tenancy;

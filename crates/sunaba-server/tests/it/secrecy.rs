@@ -1,0 +1,71 @@
+//! No token is ever in a log line.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+use serde_json::json;
+use sunaba_testkit::TestApp;
+use tracing_subscriber::fmt::MakeWriter;
+
+#[derive(Clone, Default)]
+struct Captured(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Captured {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("no writer panicked").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Captured {
+    type Writer = Self;
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+#[tokio::test]
+async fn no_token_is_in_any_line_of_the_log() {
+    let captured = Captured::default();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_env_filter(tracing_subscriber::EnvFilter::new(
+            "off,sunaba_server=trace,sunaba_store_sqlite=trace",
+        ))
+        .with_writer(captured.clone())
+        .finish();
+    // The test's runtime has one thread, so everything the server does is logged through this.
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let app = TestApp::start().await;
+    let work = app.work("p").await;
+    let token = work.worker.token.clone().unwrap();
+    let anyone = app.anonymous();
+    let event = json!({"event_type": "x"});
+    anyone.post(&format!("/w/{token}{}", work.path("/events")), event.clone()).await.expect(200);
+    anyone
+        .post(&format!("/w/{token}/nowhere?token={token}"), event)
+        .await
+        .expect_problem(404, "no_such_route");
+    anyone
+        .get(&format!("{}?token={token}", work.path("/events/stream")))
+        .await
+        .expect_problem(403, "not_for_sandboxes");
+    anyone.get(&format!("/api/v1/{token}")).await.expect_problem(401, "unauthorized");
+    let mut feed = app.watch(&anyone, &format!("token={token}")).await;
+    while feed.next().await.is_some() {}
+    let made = app.admin.post("/api/v1/tokens", json!({"name": "x"})).await.expect(201);
+    app.store.close().await;
+    app.admin.get(&work.path("")).await;
+    app.admin.with_token(made["token"].as_str()).get(&work.path("")).await;
+
+    let log = String::from_utf8(captured.0.lock().unwrap().clone()).unwrap();
+    assert!(log.contains("/w/***/api/v1/sandboxes/"), "requests are logged: {log}");
+    let secrets = [token.as_str(), app.admin.token.as_deref().unwrap(), made["token"].as_str().unwrap()];
+    for secret in secrets {
+        let bare = secret.rsplit('_').next().unwrap();
+        assert!(!log.contains(bare), "a token is in the log");
+    }
+}
