@@ -1,5 +1,7 @@
 //! The program as its users meet it: the built binary, real processes, real sockets.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails right there")]
+
 mod config;
 mod end_to_end;
 mod sandboxes;
