@@ -217,7 +217,8 @@ async fn acknowledge(unit: &mut Unit, key: &str, mode: &TakeMode, now: i64) -> R
             let ids = list(acknowledged.iter().map(MessageId::as_str));
             sqlx::query!(
                 "UPDATE messages SET acknowledged_at = ?3
-                 WHERE sandbox_id = ?1 AND state = 'handed_over' AND acknowledged_at IS NULL
+                 WHERE sandbox_id = ?1 AND state IN ('queued', 'handed_over') AND acknowledged_at IS NULL
+                   AND state = 'handed_over'
                    AND id IN (SELECT value FROM json_each(?2))",
                 key,
                 ids,
@@ -230,7 +231,8 @@ async fn acknowledge(unit: &mut Unit, key: &str, mode: &TakeMode, now: i64) -> R
         TakeMode::Legacy => {
             sqlx::query!(
                 "UPDATE messages SET acknowledged_at = ?2
-                 WHERE sandbox_id = ?1 AND state = 'handed_over' AND acknowledged_at IS NULL
+                 WHERE sandbox_id = ?1 AND state IN ('queued', 'handed_over') AND acknowledged_at IS NULL
+                   AND state = 'handed_over'
                    AND via = 'legacy'",
                 key,
                 now

@@ -113,7 +113,8 @@ impl SqliteStore {
             _ => self.place(sandbox, types, last, window.before).await? + 1,
         };
         let rows = event_query!(
-            "WHERE e.sandbox_id = ?1 AND e.event_type IN (SELECT value FROM json_each(?2))
+            "INDEXED BY events_by_type
+             WHERE e.sandbox_id = ?1 AND e.event_type IN (SELECT value FROM json_each(?2))
                AND e.seq >= ?3 AND e.seq < ?4
              ORDER BY e.seq DESC LIMIT ?5",
             sandbox,

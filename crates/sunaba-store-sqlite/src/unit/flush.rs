@@ -1,14 +1,13 @@
 //! Writing what a transaction has collected: one statement a table.
 //!
-//! Rows go in as one JSON text, because every statement costs a hop to the
-//! connection's thread. A payload travels inside it as a JSON string, so that
-//! the text that comes out is the text that came in.
+//! Small rows go in as one JSON text, because every statement costs a hop to the
+//! connection's thread; events and the feed have statements of many rows.
 
 use sunaba_types::chain::hex;
 use sunaba_types::{Sandbox, SandboxId, Task, Timestamp};
 
-use super::Unit;
 use super::ingest::json;
+use super::{Unit, bulk};
 
 impl Unit {
     /// Writes everything collected. The feed's counter comes last.
@@ -23,21 +22,8 @@ impl Unit {
     }
 
     async fn flush_events(&mut self) -> Result<(), sqlx::Error> {
-        if self.state.events.is_empty() {
-            return Ok(());
-        }
-        let rows = json(&std::mem::take(&mut self.state.events));
-        sqlx::query!(
-            "INSERT INTO events (sandbox_id, seq, event_id, event_type, type_seq, source, class, created_at,
-                                 payload, payload_hash, hash, step)
-             SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6,
-                    value ->> 7, value ->> 8, unhex(value ->> 9), unhex(value ->> 10), value ->> 11
-             FROM json_each(?1)",
-            rows
-        )
-        .execute(self.sql())
-        .await?;
-        Ok(())
+        let rows = std::mem::take(&mut self.state.events);
+        bulk::insert_events(self.sql(), &rows).await
     }
 
     async fn flush_logs(&mut self) -> Result<(), sqlx::Error> {
@@ -248,28 +234,21 @@ impl Unit {
 
     async fn flush_feed(&mut self) -> Result<(), sqlx::Error> {
         let rows = std::mem::take(&mut self.state.feed);
-        let count = i64::try_from(rows.len()).unwrap_or(i64::MAX);
-        if count > 0 {
-            let rows = json(&rows);
-            sqlx::query!(
-                "INSERT INTO feed (position, project_id, event_type, entity_type, entity_id, sandbox_id, seq,
-                                   payload, created_at)
-                 SELECT (SELECT position FROM feed_counter) + 1 + key, value ->> 0, value ->> 1, value ->> 2,
-                        value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7
-                 FROM json_each(?1)",
-                rows
-            )
-            .execute(self.sql())
-            .await?;
+        let before = match self.state.position {
+            Some(position) => position,
+            None => {
+                sqlx::query_scalar!("SELECT position FROM feed_counter WHERE id = 1")
+                    .fetch_one(self.sql())
+                    .await?
+            }
+        };
+        let position = bulk::insert_feed(self.sql(), before, &rows).await?;
+        if position > before {
+            sqlx::query!("UPDATE feed_counter SET position = ?1 WHERE id = 1", position)
+                .execute(self.sql())
+                .await?;
         }
-        if count > 0 || self.state.position == 0 {
-            self.state.position = sqlx::query_scalar!(
-                "UPDATE feed_counter SET position = position + ?1 WHERE id = 1 RETURNING position",
-                count
-            )
-            .fetch_one(self.sql())
-            .await?;
-        }
+        self.state.position = Some(position);
         Ok(())
     }
 }

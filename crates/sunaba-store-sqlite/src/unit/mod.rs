@@ -6,6 +6,7 @@
 //! Rows that come in numbers (events, feed, counters) are collected in memory
 //! and written by [`Unit::flush`], one statement a table.
 
+mod bulk;
 mod change;
 mod facts;
 mod flush;
@@ -52,7 +53,8 @@ struct State {
     noisy_opened: Vec<(SandboxId, String)>,
     noisy_closed: Vec<(SandboxId, String)>,
     ended: BTreeSet<SandboxId>,
-    position: i64,
+    /// The feed's last position, once it was read.
+    position: Option<i64>,
 }
 
 impl Unit {
@@ -88,7 +90,7 @@ impl Unit {
     /// Makes everything flushed durable; gives the feed's last position.
     pub(crate) async fn commit(&mut self) -> Result<i64, sqlx::Error> {
         sqlx::query("COMMIT").execute(self.sql()).await?;
-        Ok(self.state.position)
+        Ok(self.state.position.unwrap_or_default())
     }
 
     /// Undoes the transaction and forgets what was known.

@@ -1,8 +1,7 @@
 //! Putting one event into the log and one thing into the feed, in memory.
 
-use serde::Serialize;
 use sunaba_store::Appended;
-use sunaba_types::chain::{Link, hex};
+use sunaba_types::chain::{Hash, Link};
 use sunaba_types::{EventClass, NewEvent, ProjectId, SandboxId};
 
 use super::Unit;
@@ -12,35 +11,37 @@ use super::ingest::Known;
 /// Open search calls that are remembered for one sandbox.
 const NOISY_MAX: usize = 1000;
 
-/// A row of `events`, in the order in which the insert reads it.
-#[derive(Debug, Clone, Serialize)]
-pub(super) struct EventRow(
-    pub(super) String,         // sandbox_id
-    pub(super) i64,            // seq
-    pub(super) String,         // event_id
-    pub(super) String,         // event_type
-    pub(super) i64,            // type_seq
-    pub(super) &'static str,   // source
-    pub(super) i64,            // class
-    pub(super) i64,            // created_at
-    pub(super) String,         // payload, as the text that was received
-    pub(super) String,         // payload_hash
-    pub(super) String,         // hash
-    pub(super) Option<String>, // step
-);
+/// A row of `events`.
+#[derive(Debug, Clone)]
+pub(super) struct EventRow {
+    pub(super) sandbox_id: String,
+    pub(super) seq: i64,
+    pub(super) event_id: String,
+    pub(super) event_type: String,
+    pub(super) type_seq: i64,
+    pub(super) source: &'static str,
+    pub(super) class: i64,
+    pub(super) created_at: i64,
+    /// The text that was received.
+    pub(super) payload: String,
+    pub(super) payload_hash: Hash,
+    pub(super) hash: Hash,
+    pub(super) step: Option<String>,
+}
 
-/// A row of `feed`, in the order in which the insert reads it.
-#[derive(Debug, Clone, Serialize)]
-pub(super) struct FeedRow(
-    pub(super) Option<String>, // project_id
-    pub(super) String,         // event_type
-    pub(super) &'static str,   // entity_type
-    pub(super) String,         // entity_id
-    pub(super) Option<String>, // sandbox_id
-    pub(super) Option<i64>,    // seq
-    pub(super) Option<String>, // payload
-    pub(super) i64,            // created_at
-);
+/// A row of `feed` that has no position yet.
+#[derive(Debug, Clone)]
+pub(super) struct FeedRow {
+    pub(super) project_id: Option<String>,
+    pub(super) event_type: String,
+    pub(super) entity_type: &'static str,
+    pub(super) entity_id: String,
+    pub(super) sandbox_id: Option<String>,
+    /// The event it refers to; such a row brings no payload of its own.
+    pub(super) seq: Option<i64>,
+    pub(super) payload: Option<String>,
+    pub(super) created_at: i64,
+}
 
 impl Unit {
     /// Gives the event its place in the log of a known sandbox and publishes it.
@@ -78,20 +79,20 @@ impl Unit {
         let step = event.step.as_ref().and_then(|step| serde_json::to_string(step).ok());
         let known = Known::new(seq, now, event, payload_hash, step.clone());
         self.state.known.insert((id.clone(), event.event_id.clone()), known);
-        self.state.events.push(EventRow(
-            id.to_string(),
+        self.state.events.push(EventRow {
+            sandbox_id: id.to_string(),
             seq,
-            event.event_id.clone(),
-            event.event_type.clone(),
+            event_id: event.event_id.clone(),
+            event_type: event.event_type.clone(),
             type_seq,
-            event.source.as_str(),
-            class.as_i64(),
-            now.as_microsecond(),
-            event.payload.as_str().to_owned(),
-            hex(&payload_hash),
-            hex(&hash),
+            source: event.source.as_str(),
+            class: class.as_i64(),
+            created_at: now.as_microsecond(),
+            payload: event.payload.as_str().to_owned(),
+            payload_hash,
+            hash,
             step,
-        ));
+        });
         self.publish_event(project_id, published_as, id, seq);
         Appended { seq, event_id: event.event_id.clone(), created_at: now, duplicate: false }
     }
@@ -99,32 +100,31 @@ impl Unit {
     /// Publishes something the server says itself.
     pub(crate) fn publish(&mut self, notice: Notice<'_>) {
         let created_at = self.now().as_microsecond();
-        self.state.feed.push(FeedRow(
-            notice.project_id.map(ToString::to_string),
-            notice.event_type.to_owned(),
-            notice.entity_type,
-            notice.entity_id.to_owned(),
-            notice.sandbox_id.map(ToString::to_string),
-            None,
-            Some(notice.payload.to_string()),
+        self.state.feed.push(FeedRow {
+            project_id: notice.project_id.map(ToString::to_string),
+            event_type: notice.event_type.to_owned(),
+            entity_type: notice.entity_type,
+            entity_id: notice.entity_id.to_owned(),
+            sandbox_id: notice.sandbox_id.map(ToString::to_string),
+            seq: None,
+            payload: Some(notice.payload.to_string()),
             created_at,
-        ));
+        });
     }
 
     fn publish_event(&mut self, project_id: Option<ProjectId>, name: String, id: &SandboxId, seq: i64) {
         let created_at = self.now().as_microsecond();
-        let project_id = project_id.map(String::from);
         let sandbox = id.to_string();
-        self.state.feed.push(FeedRow(
-            project_id,
-            name,
-            "sandbox",
-            sandbox.clone(),
-            Some(sandbox),
-            Some(seq),
-            None,
+        self.state.feed.push(FeedRow {
+            project_id: project_id.map(String::from),
+            event_type: name,
+            entity_type: "sandbox",
+            entity_id: sandbox.clone(),
+            sandbox_id: Some(sandbox),
+            seq: Some(seq),
+            payload: None,
             created_at,
-        ));
+        });
     }
 
     /// A search call's result carries only the call's id, so noisy calls are remembered until it comes.

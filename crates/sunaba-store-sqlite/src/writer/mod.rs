@@ -31,6 +31,8 @@ const EVENT_LANE: usize = 4096;
 const ENQUEUE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a caller waits for its answer; only a disk that hangs takes this long.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often the writer steps back while callers are still arriving.
+const JOIN_ROUNDS: usize = 16;
 /// Most of each kind in one transaction.
 const BATCH_COMMANDS: usize = 256;
 const BATCH_EVENTS: usize = 2000;
@@ -106,8 +108,7 @@ struct Service {
 impl Service {
     async fn run(mut self, mut unit: Unit) {
         while let Some(first) = self.next().await {
-            // Callers that were just answered get a chance to join this transaction.
-            tokio::task::yield_now().await;
+            self.let_others_join().await;
             let mut jobs = self.gather(first);
             match batch::commit(&mut unit, &self.connect, &mut jobs).await {
                 Ok(position) => {
@@ -132,6 +133,18 @@ impl Service {
                 Some(job) = self.priority.recv() => return Some(job),
                 Some(job) = self.events.recv() => return Some(Job::Append(job)),
                 else => return None,
+            }
+        }
+    }
+
+    /// Callers that were just answered often come back at once. Without this they would find the
+    /// writer gone with the first of them, and every other transaction would hold one event.
+    async fn let_others_join(&self) {
+        for _ in 0..JOIN_ROUNDS {
+            let waiting = self.events.len();
+            tokio::task::yield_now().await;
+            if self.events.len() == waiting {
+                return;
             }
         }
     }
@@ -163,14 +176,15 @@ impl Service {
     }
 
     /// Whoever came while the store could not commit has waited as long as the batch that failed.
-    fn fail(&mut self, jobs: Vec<Job>, error: &sqlx::Error) {
-        tracing::warn!(%error, waiting = jobs.len(), "the store could not commit");
-        jobs.into_iter().for_each(|job| job.fail(told_again(error)));
+    /// They are collected before anybody is answered: a retry that follows an answer is a new try.
+    fn fail(&mut self, mut jobs: Vec<Job>, error: &sqlx::Error) {
         while let Ok(job) = self.priority.try_recv() {
-            job.fail(told_again(error));
+            jobs.push(job);
         }
         while let Ok(job) = self.events.try_recv() {
-            Job::Append(job).fail(told_again(error));
+            jobs.push(Job::Append(job));
         }
+        tracing::warn!(%error, waiting = jobs.len(), "the store could not commit");
+        jobs.into_iter().for_each(|job| job.fail(told_again(error)));
     }
 }
