@@ -45,16 +45,29 @@ pub fn children(parent: i32) -> Vec<i32> {
 }
 
 /// Living processes that belong to a sandbox: in its pid namespace, or of its own host user.
+///
+/// Callers kill what they are given, so whatever could name others than one sandbox counts for nothing: the
+/// pid namespace of this process itself, and a user outside the range kept for sandboxes.
 pub fn of_sandbox(pid_namespace_inode: Option<u64>, host_uid: Option<u32>) -> Vec<i32> {
+    let inode = pid_namespace_inode.filter(|inode| is_foreign_namespace(*inode));
+    let uid = host_uid.filter(|uid| crate::UID_RANGE.contains(uid));
+    if inode.is_none() && uid.is_none() {
+        return Vec::new();
+    }
     all()
         .into_iter()
         .filter(|pid| start_time(*pid).is_some())
         .filter(|pid| {
-            let in_namespace =
-                pid_namespace_inode.is_some_and(|inode| inode != 0 && pid_namespace(*pid) == Some(inode));
-            in_namespace || host_uid.is_some_and(|uid| real_uid(*pid) == Some(uid))
+            let in_namespace = inode.is_some() && pid_namespace(*pid) == inode;
+            in_namespace || (uid.is_some() && real_uid(*pid) == uid)
         })
         .collect()
+}
+
+/// Whether this is surely another pid namespace than the one this process lives in.
+pub fn is_foreign_namespace(inode: u64) -> bool {
+    let own = i32::try_from(std::process::id()).ok().and_then(pid_namespace);
+    inode != 0 && own.is_some_and(|own| own != inode)
 }
 
 fn all() -> Vec<i32> {
@@ -99,5 +112,16 @@ mod tests {
         assert!(is_alive(own, started));
         assert!(!is_alive(own, started + 1), "another process with the same pid is not this one");
         assert!(pid_namespace(own).is_some());
+    }
+
+    #[test]
+    fn nothing_that_could_be_the_host_counts_as_a_sandbox() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        let namespace = pid_namespace(own);
+        assert!(namespace.is_some());
+        assert_eq!(of_sandbox(namespace, real_uid(own)), Vec::<i32>::new());
+        assert_eq!(of_sandbox(namespace, Some(0)), Vec::<i32>::new());
+        assert_eq!(of_sandbox(Some(0), None), Vec::<i32>::new());
+        assert!(!is_foreign_namespace(namespace.unwrap()));
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use nix::fcntl::OFlag;
 use nix::sys::signal::Signal;
 use nix::unistd::pipe2;
@@ -74,6 +74,7 @@ pub(super) async fn run(
             status = running.child.wait() => break status.context("wait for bubblewrap")?,
             info = read_info(&mut running.info), if running.info.is_some() => {
                 running.info = None;
+                refuse_own_namespace(info.as_ref())?;
                 known.held = info;
                 if known.killed_on_request {
                     known.kill();
@@ -150,6 +151,17 @@ fn start(dir: &Path) -> anyhow::Result<Running> {
         to_guest,
         output: Keeper::start(output_reader)?,
     })
+}
+
+/// A sandbox without a pid namespace of its own is none: ending it would end others.
+fn refuse_own_namespace(held: Option<&Held>) -> anyhow::Result<()> {
+    if let Some(held) = held {
+        ensure!(
+            process::is_foreign_namespace(held.pid_namespace),
+            "bubblewrap made no pid namespace of the sandbox's own"
+        );
+    }
+    Ok(())
 }
 
 /// Reads who the sandbox's first process is; `None` when bubblewrap ended before it said so.

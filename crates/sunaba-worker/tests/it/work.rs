@@ -261,7 +261,8 @@ async fn a_superseded_attempt_stops_and_pushes_nothing() {
 
 #[tokio::test]
 async fn what_a_killed_worker_could_not_send_its_successor_sends() {
-    let bench = Bench::new(vec![bash("touch ready; sleep 600"), say("done")]).await;
+    let bench =
+        Bench::new(vec![bash("touch ready; while [ -e ready ]; do sleep 0.1; done"), say("done")]).await;
     bench.server.state().mood = Mood::Unavailable;
     let mut worker = bench.start();
     let ready = bench.workspace().join("ready");
