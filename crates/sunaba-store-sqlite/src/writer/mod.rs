@@ -8,7 +8,7 @@
 mod batch;
 mod job;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::sqlite::SqliteConnectOptions;
 use sunaba_store::{Append, AppendOutcome, Result};
@@ -29,8 +29,11 @@ const PRIORITY_LANE: usize = 1024;
 const EVENT_LANE: usize = 4096;
 /// How long a caller waits for a place in a full lane.
 const ENQUEUE_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a caller waits for its answer; only a disk that hangs takes this long.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a caller waits for its answer. Only a disk that hangs takes this long, and giving up
+/// says "not known", so it is better to wait for as long as a client may.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// A commit that takes longer than this is worth a line in the log.
+const SLOW_COMMIT: Duration = Duration::from_secs(1);
 /// How often the writer steps back while callers are still arriving.
 const JOIN_ROUNDS: usize = 16;
 /// Most of each kind in one transaction.
@@ -110,9 +113,13 @@ impl Service {
         while let Some(first) = self.next().await {
             self.let_others_join().await;
             let mut jobs = self.gather(first);
+            let started = Instant::now();
             match batch::commit(&mut unit, &self.connect, &mut jobs).await {
                 Ok(position) => {
                     self.hint.send_if_modified(|held| std::mem::replace(held, position) != position);
+                    if started.elapsed() > SLOW_COMMIT {
+                        tracing::warn!(took = ?started.elapsed(), jobs = jobs.len(), "a slow commit");
+                    }
                     jobs.into_iter().for_each(Job::settle);
                 }
                 Err(error) => self.fail(jobs, &error),

@@ -48,7 +48,7 @@ async fn nobody_is_told_busy() {
         pages += reader.await.unwrap();
     }
     std::fs::write(stop_file(&path), "").unwrap();
-    assert!(reader.wait().unwrap().success(), "the second process read without an error");
+    assert!(reader.0.wait().unwrap().success(), "the second process read without an error");
     let written = written.load(Ordering::Relaxed);
     println!("{written} events, {pages} pages, {checkpoints} checkpoints in {:?}", budget());
     assert!(written > 0 && pages > 0 && checkpoints > 0);
@@ -107,13 +107,25 @@ fn stop_file(path: &Path) -> PathBuf {
 }
 
 /// This very test program again, as a reader of the same file.
-fn second_process(path: &Path) -> Child {
-    Command::new(std::env::current_exe().unwrap())
+fn second_process(path: &Path) -> SecondProcess {
+    let child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "contention::second_process_reads", "--nocapture"])
         .env(READER_PATH, path)
         .stdout(Stdio::null())
         .spawn()
-        .unwrap()
+        .unwrap();
+    SecondProcess(child)
+}
+
+/// Does not outlive a test that fails.
+struct SecondProcess(Child);
+
+impl Drop for SecondProcess {
+    fn drop(&mut self) {
+        // It has ended already when the test passed.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// Does its work only in the second process that `nobody_is_told_busy` starts.
