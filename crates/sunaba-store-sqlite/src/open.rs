@@ -118,7 +118,8 @@ fn writing(options: &Options) -> SqliteConnectOptions {
         .synchronous(SqliteSynchronous::Full)
         // Fewer, larger checkpoints: each costs two more syncs than a commit.
         .pragma("wal_autocheckpoint", "4000")
-        .pragma("journal_size_limit", "67108864")
+        // What is kept of the write-ahead log's file; less than what makes the writer start it anew.
+        .pragma("journal_size_limit", "16777216")
         .pragma("cache_size", "-16384")
 }
 

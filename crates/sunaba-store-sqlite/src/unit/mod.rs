@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{Connection as _, SqliteConnection};
+use sqlx::{Connection as _, Row as _, SqliteConnection};
 use sunaba_types::{Clock, SandboxId, TaskId, Timestamp};
 
 pub(crate) use loaded::LoadedSandbox;
@@ -106,6 +106,14 @@ impl Unit {
         if !idle {
             self.connection = None;
         }
+    }
+
+    /// Copies the whole write-ahead log into the database, so that it starts anew; false if a
+    /// reader was in the way for too long. Not inside a transaction.
+    pub(crate) async fn restart_log(&mut self) -> Result<bool, sqlx::Error> {
+        let Some(connection) = self.connection.as_mut() else { return Ok(false) };
+        let row = sqlx::query("PRAGMA wal_checkpoint(RESTART)").fetch_one(connection).await?;
+        Ok(row.try_get::<i64, _>(0)? == 0)
     }
 
     /// Sets a point to come back to.

@@ -7,6 +7,7 @@
 
 mod batch;
 mod job;
+mod wal;
 
 use std::time::{Duration, Instant};
 
@@ -110,6 +111,7 @@ struct Service {
 
 impl Service {
     async fn run(mut self, mut unit: Unit) {
+        let mut log = wal::LogKeeper::new(&self.connect);
         while let Some(first) = self.next().await {
             self.let_others_join().await;
             let mut jobs = self.gather(first);
@@ -124,6 +126,7 @@ impl Service {
                 }
                 Err(error) => self.fail(jobs, &error),
             }
+            log.tend(&mut unit).await;
         }
         unit.close().await;
     }

@@ -49,8 +49,13 @@ async fn nobody_is_told_busy() {
     }
     std::fs::write(stop_file(&path), "").unwrap();
     assert!(reader.0.wait().unwrap().success(), "the second process read without an error");
+    let log_bytes = std::fs::metadata(path.with_extension("db-wal")).unwrap().len();
+    assert!(log_bytes < 128 * 1024 * 1024, "the write-ahead log grew to {log_bytes} bytes");
     let written = written.load(Ordering::Relaxed);
-    println!("{written} events, {pages} pages, {checkpoints} checkpoints in {:?}", budget());
+    println!(
+        "{written} events, {pages} pages, {checkpoints} checkpoints, a log of {log_bytes} bytes in {:?}",
+        budget()
+    );
     assert!(written > 0 && pages > 0 && checkpoints > 0);
     let stored = stored_events(&store, &ids).await;
     assert_eq!(u64::try_from(stored).unwrap(), written + 16 * 50);
