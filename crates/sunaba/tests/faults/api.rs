@@ -5,6 +5,13 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use serde_json::Value;
 
+/// A plain HTTP client. The TLS provider has to be named even where none is used.
+pub(crate) fn http_client() -> reqwest::Client {
+    // A second test in this process finds it installed already.
+    drop(rustls::crypto::ring::default_provider().install_default());
+    reqwest::Client::builder().build().expect("a client without special wishes can be made")
+}
+
 /// A client with a token.
 #[derive(Clone)]
 pub(crate) struct Api {
@@ -15,7 +22,7 @@ pub(crate) struct Api {
 
 impl Api {
     pub(crate) fn new(url: String, token: String) -> Self {
-        Self { client: reqwest::Client::new(), url, token }
+        Self { client: http_client(), url, token }
     }
 
     pub(crate) async fn get(&self, path: &str) -> anyhow::Result<Value> {

@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::Api;
+use crate::api::{Api, http_client};
 use crate::server::Server;
 use crate::subscriber;
 use crate::writer::{Acknowledged, Writer};
@@ -28,7 +28,7 @@ async fn kill_loses_nothing_that_was_acknowledged() -> anyhow::Result<()> {
     let data = tempfile::tempdir()?;
     let mut server = Server::start(data.path()).await?;
     let (url, token) = (server.url(), server.token()?);
-    let client = reqwest::Client::new();
+    let client = http_client();
 
     let stop_writing = CancellationToken::new();
     let mut writers = JoinSet::new();

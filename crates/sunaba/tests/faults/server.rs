@@ -8,6 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use tokio::process::{Child, Command};
 
+use crate::api::http_client;
+
 /// A server under attack.
 pub(crate) struct Server {
     data: PathBuf,
@@ -43,7 +45,7 @@ impl Server {
     }
 
     async fn wait_until_ready(&mut self) -> anyhow::Result<()> {
-        let client = reqwest::Client::new();
+        let client = http_client();
         for _ in 0..400 {
             if let Ok(answer) = client.get(format!("{}/readyz", self.url())).send().await
                 && answer.status().is_success()
