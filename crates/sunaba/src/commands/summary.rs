@@ -60,7 +60,7 @@ async fn text(
         lines.push(format!("reason  {}", clean_line(reason)));
     }
     match (&sandbox.branch_name, &sandbox.head_commit) {
-        (Some(branch), Some(commit)) => {
+        (Some(branch), Some(commit)) if sandbox.head_commit != sandbox.base_commit => {
             lines.push(format!("branch  {}", colour.bold(&clean_line(branch))));
             lines.push(format!("commit  {}", clean_line(commit).get(..12).unwrap_or(commit)));
             lines.extend(changes(context, client, sandbox).await?);

@@ -9,16 +9,17 @@ mod repository;
 mod server;
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use crate::args::{DemoArgs, RunArgs};
 use crate::client::Event;
 use crate::commands::live::{Ended, Manners, Prompter, watch};
 use crate::commands::{Context, run, summary};
-use crate::failure::Outcome;
+use crate::failure::{CANCELLED, Outcome};
 use crate::output;
 use crate::render::coloured_diff;
 
-use self::server::DemoServer;
+use self::server::{DemoServer, Interrupts};
 
 const SCRIPT: &str = include_str!("script.yaml");
 const PROMPT: &str = "Add the --shout flag that the tests want to greet.sh";
@@ -29,6 +30,7 @@ const TEST_COMMAND: &str = "sh test.sh";
 
 /// Runs the demonstration.
 pub(crate) async fn demo(args: &DemoArgs) -> Outcome {
+    let mut interrupts = Interrupts::listen()?;
     let dir = directory(args.dir.as_deref())?;
     let repo = repository::make(&dir).await?;
     let script = dir.join("script.yaml");
@@ -38,14 +40,22 @@ pub(crate) async fn demo(args: &DemoArgs) -> Outcome {
     output::note(&format!("repository  {}", repo.display()));
 
     let context = Context::for_data_dir(dir.join("data"));
-    let outcome = work(&context, &repo, &script).await;
+    let finished = tokio::select! {
+        outcome = Box::pin(work(&context, &repo, &script)) => Some(outcome),
+        () = interrupts.next() => None,
+    };
+    let Some(outcome) = finished else {
+        output::note("interrupted; ending the sandbox and the server");
+        server.abandon().await?;
+        return Ok(ExitCode::from(CANCELLED));
+    };
     if outcome.is_err() || args.exit {
         server.stop().await?;
         return outcome;
     }
     output::note(&format!("\nthe server stays up at {} (Ctrl-C ends it)", server.url()));
     output::note(&format!("try: sunaba --data {} show last", dir.join("data").display()));
-    server.wait_for_interrupt().await?;
+    server.stay_up(&mut interrupts).await?;
     outcome
 }
 

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::kill;
 use nix::unistd::Pid;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
 
 use crate::client::{Client, Place, start, wait_ready};
@@ -34,7 +34,8 @@ impl DemoServer {
     /// Starts it on its own data directory, at the usual address or, if that is taken, at a free port.
     pub(super) async fn start(data: &Path) -> Outcome<Self> {
         let listen = if TcpListener::bind(USUAL).is_ok() { USUAL } else { FREE };
-        let mut child = start(data, &["--listen", listen])?;
+        // In a session of its own, so that Ctrl-C reaches this program alone, which stops it in order.
+        let mut child = start(data, &["--listen", listen, "--detach-session"])?;
         let place = Place::DataDir { dir: data.to_owned(), token: None };
         match wait_ready(&place, data, &mut child).await {
             Ok(client) => Ok(Self { child, client, data: data.to_owned() }),
@@ -52,13 +53,10 @@ impl DemoServer {
     }
 
     /// Waits for Ctrl-C (or the server's own end), then stops it.
-    pub(super) async fn wait_for_interrupt(&mut self) -> Outcome<()> {
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut terminate = signal(SignalKind::terminate())?;
+    pub(super) async fn stay_up(&mut self, interrupts: &mut Interrupts) -> Outcome<()> {
         loop {
             tokio::select! {
-                _ = interrupt.recv() => return self.stop().await,
-                _ = terminate.recv() => return self.stop().await,
+                () = interrupts.next() => return self.stop().await,
                 () = tokio::time::sleep(LOOK_EVERY) => {}
             }
             if let Some(status) = self.child.try_wait()? {
@@ -70,11 +68,23 @@ impl DemoServer {
         }
     }
 
+    /// Ends every sandbox and waits until nothing of them is left, then stops the server.
+    pub(super) async fn abandon(&mut self) -> Outcome<()> {
+        for sandbox in self.client.sandboxes(Some("pending,creating,running,completing"), 100).await? {
+            self.client.stop(sandbox.id.as_str()).await?;
+        }
+        let deadline = Instant::now() + STOP_WITHIN;
+        while has_directories(&self.data.join("sandboxes")) && Instant::now() < deadline {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        self.stop().await
+    }
+
     /// Asks it to stop and waits until it has.
     pub(super) async fn stop(&mut self) -> Outcome<()> {
         if let Ok(pid) = i32::try_from(self.child.id()) {
             // A server that is gone already has stopped as well.
-            let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+            let _ = kill(Pid::from_raw(pid), nix::sys::signal::Signal::SIGTERM);
         }
         let deadline = Instant::now() + STOP_WITHIN;
         while Instant::now() < deadline {
@@ -93,6 +103,33 @@ impl Drop for DemoServer {
         if let Ok(None) = self.child.try_wait() {
             let _ = self.child.kill();
             let _ = self.child.wait();
+        }
+    }
+}
+
+/// A sandbox has a directory for as long as anything of it is left.
+fn has_directories(dir: &Path) -> bool {
+    let Ok(entries) = std::fs::read_dir(dir) else { return false };
+    entries.flatten().any(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+}
+
+/// Ctrl-C, or being told to end.
+pub(super) struct Interrupts {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Interrupts {
+    /// From now on neither ends the program by itself.
+    pub(super) fn listen() -> Outcome<Self> {
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    /// Waits for the next one.
+    pub(super) async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
         }
     }
 }

@@ -250,8 +250,12 @@ impl Story {
     fn state_changed(&self, event: &Event) -> String {
         let to = said(event, "to");
         let reason = said(event, "reason");
-        let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
-        let text = format!("{to}{reason}");
+        let text = match reason.as_str() {
+            "" => to.clone(),
+            // "cancelled by …" says the state itself.
+            words if words.starts_with(&to) => reason,
+            words => format!("{to}: {words}"),
+        };
         match SandboxState::parse(&to) {
             Some(SandboxState::Completed) => format!("{}\n", self.colour.green(&format!("✔ {text}"))),
             Some(SandboxState::Failed) => format!("{}\n", self.colour.red(&format!("✘ {text}"))),

@@ -8,7 +8,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::support::{Ran, git, repository, sunaba, until};
+use crate::support::{Ran, git, repository, sunaba, until, wait};
 
 const SCRIPT: &str = "
 - text: I count first.
@@ -107,4 +107,23 @@ fn the_demonstration_runs_to_its_end() {
     assert!(ran.stdout.contains("[queued]") && ran.stdout.contains("[consumed]"), "{}", ran.stdout);
     assert!(ran.stdout.contains("✔ completed"), "{}", ran.stdout);
     assert!(ran.stdout.contains("  +check \"says goodbye\""), "{}", ran.stdout);
+}
+
+#[test]
+fn an_interrupted_demonstration_leaves_nothing_running() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = sunaba(dir.path());
+    command.args(["demo", "--dir"]).arg(dir.path()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut demo = command.spawn().unwrap();
+    let data = dir.path().join("data");
+    let sandboxes = data.join("sandboxes");
+    let any = || {
+        std::fs::read_dir(&sandboxes)
+            .is_ok_and(|entries| entries.flatten().any(|entry| entry.path().join("shim.json").exists()))
+    };
+    until("a running sandbox", any);
+    kill(Pid::from_raw(demo.id().try_into().unwrap()), Signal::SIGINT).unwrap();
+    assert_eq!(wait(&mut demo).code(), Some(130));
+    assert!(!any(), "the sandbox is gone");
+    assert!(!data.join("server.json").exists(), "the server ended in order");
 }
