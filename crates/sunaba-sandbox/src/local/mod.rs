@@ -113,13 +113,16 @@ impl LocalProvider {
     /// Ends what is left without the shim's help and answers once nothing is.
     async fn finish_off(&self, id: &SandboxId, owner: Owner) -> Result<(), Error> {
         let held = self.held_record(id)?;
-        if let Some(held) = &held {
-            process::signal_if_alive(held.init_pid, held.init_start_time, Signal::SIGKILL);
-        }
-        let namespace = held.as_ref().map(|held| held.pid_namespace);
         let deadline = Instant::now() + KILL_TIMEOUT;
         loop {
-            let left = process::of_sandbox(namespace, owner.uid);
+            // Everything in the pid namespace ends with its init. The namespace's number is not used: the
+            // kernel gives it to the next namespace as soon as this one is gone.
+            let mut left = process::of_sandbox(None, owner.uid);
+            if let Some(held) =
+                held.as_ref().filter(|held| process::is_alive(held.init_pid, held.init_start_time))
+            {
+                left.push(held.init_pid);
+            }
             if left.is_empty() {
                 return Ok(());
             }

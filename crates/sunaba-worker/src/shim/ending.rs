@@ -16,13 +16,17 @@ const DEADLINE: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(2);
 
 /// Ends whatever is left of the sandbox and returns once nothing is.
+///
+/// The end of its init is the end of everything in its pid namespace; the namespace's number is not used,
+/// because the kernel gives it to the next namespace as soon as this one is gone.
 pub(super) async fn nothing_left(held: Option<&Held>, host_uid: Option<u32>) -> anyhow::Result<()> {
     let deadline = Instant::now() + DEADLINE;
     loop {
-        if let Some(held) = held {
+        let mut left = process::of_sandbox(None, host_uid);
+        if let Some(held) = held.filter(|held| process::is_alive(held.init_pid, held.init_start_time)) {
             process::signal_if_alive(held.init_pid, held.init_start_time, Signal::SIGKILL);
+            left.push(held.init_pid);
         }
-        let left = process::of_sandbox(held.map(|held| held.pid_namespace), host_uid);
         if left.is_empty() {
             return Ok(());
         }
