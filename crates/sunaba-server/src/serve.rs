@@ -21,8 +21,8 @@ use tower::ServiceExt as _;
 
 use crate::layers::gate::Door;
 
-/// How long requests in work may take once the server stops.
-const DRAIN: Duration = Duration::from_secs(10);
+/// How long requests in work may take once the server stops. With what follows it stays below ten seconds.
+const DRAIN: Duration = Duration::from_secs(8);
 /// How long a connection may take to send a request's head, and be idle between requests.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(90);
 /// How long to wait after accepting failed (out of file descriptors, for example).

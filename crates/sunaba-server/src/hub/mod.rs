@@ -97,6 +97,11 @@ impl Hub {
         self.0.watchers.watch(sandbox_id)
     }
 
+    /// Whether anyone here waits for news of the sandbox.
+    pub fn is_watched(&self, sandbox_id: &SandboxId) -> bool {
+        self.0.watchers.has(sandbox_id)
+    }
+
     /// Wakes the sandbox's long polls: a message was just queued in this process.
     pub fn message_queued(&self, sandbox_id: &SandboxId) {
         self.0.watchers.message(sandbox_id);

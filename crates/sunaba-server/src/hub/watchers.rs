@@ -64,6 +64,10 @@ impl Watchers {
         }
     }
 
+    pub(super) fn has(&self, sandbox_id: &SandboxId) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(sandbox_id)
+    }
+
     /// Signals that a message was queued.
     pub(super) fn message(&self, sandbox_id: &SandboxId) {
         let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use sunaba_testkit::{Setup, TestApp, Work};
+use sunaba_testkit::{Setup, TestApp, Work, eventually};
 use sunaba_types::{FakeClock, Timestamp};
 
 async fn send(app: &TestApp, work: &Work, content: &str, kind: &str) -> String {
@@ -67,7 +67,7 @@ async fn a_waiting_worker_is_woken_at_once() {
             let taken = worker.get(&path).await.expect(200);
             (Instant::now(), taken)
         });
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        eventually("the worker waits", async || app.state.hub.is_watched(&work.sandbox.id)).await;
         assert!(!poll.is_finished(), "nothing to take yet");
         let id = send(&app, &work, &format!("m{n}"), "user_message").await;
         let acknowledged = Instant::now();

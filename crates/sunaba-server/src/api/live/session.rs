@@ -210,11 +210,21 @@ impl Session {
             }
             socket.flush().await
         };
-        match tokio::time::timeout(self.state.config().live.send_timeout, sending).await {
+        let sent = tokio::select! {
+            sent = tokio::time::timeout(self.state.config().live.send_timeout, sending) => sent,
+            () = self.out_of_time() => return Err(End::Gone),
+        };
+        match sent {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(End::Gone),
             Err(_) => Err(End::Slow),
         }
+    }
+
+    /// Comes when the server stops and even a goodbye would be late: no reader holds up a shutdown.
+    async fn out_of_time(&self) {
+        self.state.shutdown().cancelled().await;
+        tokio::time::sleep(GOODBYE).await;
     }
 
     /// Does what a client's frame asks.
@@ -265,7 +275,10 @@ impl Session {
             Ok::<(), axum::Error>(())
         };
         // A reader that does not even take this is dropped.
-        let _ = tokio::time::timeout(limit, goodbye).await;
+        tokio::select! {
+            _ = tokio::time::timeout(limit, goodbye) => {}
+            () = self.out_of_time() => {}
+        }
     }
 }
 
