@@ -20,8 +20,12 @@ soak: setup ## the fault and random suites for hours instead of a minute
 bench: setup release ## the speeds of the design, beside the limits of what they stand on
 	cargo run --quiet --release -p sunaba-bench
 
-release:
-	cargo build --quiet --release --bin sunaba --bin sunaba-worker
+HOST := $(shell rustc -vV | sed -n 's/^host: //p')
+STATIC_WORKER := target/$(HOST)/release/sunaba-worker
+
+release: ## one program that carries its (static) worker: target/release/sunaba
+	RUSTFLAGS="-C target-feature=+crt-static" cargo build --quiet --release --target $(HOST) --bin sunaba-worker
+	SUNABA_EMBED_WORKER=$(STATIC_WORKER) cargo build --quiet --release --bin sunaba
 
 lint:
 	cargo fmt --all --check

@@ -159,9 +159,8 @@ pub(crate) struct SendArgs {
 pub(crate) struct InterruptArgs {
     #[command(flatten)]
     pub(crate) sandbox: SandboxArg,
-    /// What to say
-    #[arg(default_value = "Stop what you are doing.")]
-    pub(crate) text: String,
+    /// What to do instead; without it the agent stops and waits for the next message
+    pub(crate) text: Option<String>,
 }
 
 /// `sunaba verify`

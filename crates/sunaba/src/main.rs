@@ -61,7 +61,9 @@ async fn dispatch(cli: Cli) -> Outcome {
         Command::Show(args) => commands::show::show(&context, &args.id).await,
         Command::Logs(args) => commands::logs::logs(&context, &args).await,
         Command::Send(args) => commands::send::send(&context, &args.sandbox.id, &args.text).await,
-        Command::Interrupt(args) => commands::send::interrupt(&context, &args.sandbox.id, &args.text).await,
+        Command::Interrupt(args) => {
+            commands::send::interrupt(&context, &args.sandbox.id, args.text.as_deref()).await
+        }
         Command::Stop(args) => commands::stop::stop(&context, &args.id).await,
         Command::Diff(args) => commands::diff::diff(&context, &args.id).await,
         Command::Verify(args) => commands::verify::verify(&context, args.id.as_deref()).await,

@@ -27,8 +27,9 @@ use keys::{Choice, Interrupts, Press, Typed};
 const ASK_EVERY: Duration = Duration::from_millis(300);
 /// How much of a message is repeated when its state changes.
 const ECHO_MAX_CHARS: usize = 40;
-/// What the agent is told when somebody presses Ctrl-C.
-const INTERRUPT_TEXT: &str = "Stop what you are doing.";
+/// What the agent is told when somebody presses Ctrl-C: nothing (a message has at least one character).
+/// Without words it stops and waits to be told more; with words it would go on with them at once.
+pub(crate) const WORDLESS: &str = " ";
 
 /// How the following ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -175,7 +176,7 @@ impl Live<'_> {
     async fn pressed(&mut self) -> Option<Ended> {
         match self.interrupts.press(std::time::Instant::now(), self.on_terminal) {
             Press::Interrupt => {
-                self.say(INTERRUPT_TEXT, MessageType::Interrupt).await;
+                self.say(WORDLESS, MessageType::Interrupt).await;
                 None
             }
             Press::Ask => {

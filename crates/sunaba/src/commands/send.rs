@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use sunaba_types::MessageType;
 
 use super::Context;
+use super::live::WORDLESS;
 use crate::client::resolve;
 use crate::failure::Outcome;
 use crate::output;
@@ -15,8 +16,8 @@ pub(crate) async fn send(context: &Context, word: &str, text: &str) -> Outcome {
 }
 
 /// Stops what the agent is doing now.
-pub(crate) async fn interrupt(context: &Context, word: &str, text: &str) -> Outcome {
-    say(context, word, text, MessageType::Interrupt).await
+pub(crate) async fn interrupt(context: &Context, word: &str, text: Option<&str>) -> Outcome {
+    say(context, word, text.unwrap_or(WORDLESS), MessageType::Interrupt).await
 }
 
 async fn say(context: &Context, word: &str, text: &str, kind: MessageType) -> Outcome {

@@ -164,7 +164,7 @@ pub(crate) const KEYS: &[Key] = &[
     Key {
         name: "sandbox.worker_program",
         env: &["SUNABA_WORKER"],
-        help: "The worker program that is bound into local sandboxes. Default: `sunaba-worker` beside this program.",
+        help: "The worker program that is bound into local sandboxes. Default: the one this program carries, else `sunaba-worker` beside it.",
         apply: |config, text| set(&mut config.sandbox.worker_program, directory(text).map(Some)),
         ..PLAIN
     },

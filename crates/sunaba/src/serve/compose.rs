@@ -20,12 +20,10 @@ use tokio_util::task::TaskTracker;
 use tower::util::MapRequestLayer;
 
 use super::sources::{BlobScripts, MirrorDiffs, ProviderLogs, ServerDoors, name_caller};
+use super::worker_program;
 use crate::client::TOKEN_FILE;
 use crate::config::{AuthMode, Config};
 use crate::failure::{Failure, Outcome};
-
-/// The name of the worker program, looked for beside this one.
-const WORKER_PROGRAM: &str = "sunaba-worker";
 
 /// Everything that runs.
 pub(super) struct Parts {
@@ -173,16 +171,7 @@ fn gateway(
 }
 
 fn local_provider(config: &Config) -> Outcome<Arc<dyn Provider>> {
-    let worker_program = match &config.sandbox.worker_program {
-        Some(path) => path.clone(),
-        None => std::env::current_exe()?.with_file_name(WORKER_PROGRAM),
-    };
-    if !worker_program.exists() {
-        tracing::warn!(
-            path = %worker_program.display(),
-            "the worker program is missing, so no local sandbox can start; install it there or set SUNABA_WORKER"
-        );
-    }
+    let worker_program = worker_program::locate(config.sandbox.worker_program.as_deref(), &config.data_dir)?;
     let provider = LocalProvider::new(LocalOptions {
         root: config.data_dir.join("sandboxes"),
         logs: config.data_dir.join("output"),

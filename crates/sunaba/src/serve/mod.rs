@@ -10,6 +10,7 @@ mod compose;
 mod lock;
 mod logging;
 mod sources;
+mod worker_program;
 
 use std::fs::DirBuilder;
 use std::net::SocketAddr;
