@@ -19,9 +19,13 @@ const STREAMS: &str = "/(events/stream|ws/events)$";
 /// Starts a server of its own and runs schemathesis against it.
 pub(crate) fn run() -> anyhow::Result<()> {
     let server = Server::start()?;
+    let settings = server.data.join("schemathesis.toml");
+    std::fs::write(&settings, real_ids(&server)?)?;
     let token = std::fs::read_to_string(server.data.join("admin-token")).context("the admin token")?;
     let mut tool = Command::new(TOOL);
-    tool.arg("run")
+    tool.arg("--config-file")
+        .arg(&settings)
+        .arg("run")
         .arg(format!("{}/api/openapi.json", server.url))
         .arg("--header")
         .arg(format!("Authorization: Bearer {}", token.trim()))
@@ -30,6 +34,56 @@ pub(crate) fn run() -> anyhow::Result<()> {
         .args(["--request-timeout", "20", "--suppress-health-check", "all", "--no-color"])
         .env("PYTHONWARNINGS", "ignore");
     stage::require("schemathesis run", &mut tool)
+}
+
+/// Runs a small task, so that half of the requests can name things that exist: random ids only ever meet a 404.
+fn real_ids(server: &Server) -> anyhow::Result<String> {
+    let repository = server.data.join("repository");
+    std::fs::create_dir_all(&repository)?;
+    for arguments in [
+        &["init", "--quiet", "-b", "main"][..],
+        &[
+            "-c",
+            "user.name=test",
+            "-c",
+            "user.email=test@sunaba.invalid",
+            "commit",
+            "--quiet",
+            "--allow-empty",
+            "-m",
+            "start",
+        ],
+    ] {
+        stage::require("git", Command::new("git").arg("-C").arg(&repository).args(arguments))?;
+    }
+    let output = Command::new("target/ci/sunaba")
+        .args(["run", "--json", "--detach", "look around", "--repo"])
+        .arg(&repository)
+        .env("SUNABA_DATA", &server.data)
+        .output()
+        .context("cannot start a run")?;
+    if !output.status.success() {
+        bail!("the run did not start: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    let started = String::from_utf8(output.stdout)?;
+    let id = |name: &str| read_text(&started, name).with_context(|| format!("no {name} in {started}"));
+    let sandbox = started
+        .split("\"sandbox\"")
+        .nth(1)
+        .and_then(|rest| read_text(rest, "id"))
+        .context("the sandbox's id")?;
+    let mut settings = String::new();
+    for (path, id) in [
+        ("sandboxes", sandbox),
+        ("projects", id("project_id")?),
+        ("tickets", id("ticket_id")?),
+        ("tasks", id("task_id")?),
+    ] {
+        settings.push_str(&format!(
+            "[[operations]]\ninclude-path-regex = '^/api/v1/{path}/\\{{id\\}}'\nparameters = {{ id = \"{id}\" }}\n\n"
+        ));
+    }
+    Ok(settings)
 }
 
 /// How many examples an operation gets; `SUNABA_EXAMPLES` asks for more.
@@ -86,11 +140,12 @@ impl Drop for Server {
     }
 }
 
-/// Picks `"url":"…"` out of the file, so that this crate needs no JSON parser.
 fn read_url(file: &Path) -> Option<String> {
-    let text = std::fs::read_to_string(file).ok()?;
-    let after = text.split("\"url\"").nth(1)?;
-    let start = after.find('"')? + 1;
-    let end = start + after[start..].find('"')?;
-    Some(after[start..end].to_owned())
+    read_text(&std::fs::read_to_string(file).ok()?, "url")
+}
+
+/// Picks the first `"name":"text"` out of our own JSON, so that this crate needs no parser.
+fn read_text(json: &str, name: &str) -> Option<String> {
+    let after = json.split(&format!("\"{name}\":\"")).nth(1)?;
+    Some(after[..after.find('"')?].to_owned())
 }

@@ -2,12 +2,14 @@
 //! order, chained, and a subscriber that comes back sees each event once.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::Value;
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -31,6 +33,7 @@ async fn kill_loses_nothing_that_was_acknowledged() -> anyhow::Result<()> {
     let client = http_client();
 
     let stop_writing = CancellationToken::new();
+    let acknowledged_now = Arc::new(Notify::new());
     let mut writers = JoinSet::new();
     for index in 0..WRITERS {
         let writer = Writer {
@@ -38,6 +41,7 @@ async fn kill_loses_nothing_that_was_acknowledged() -> anyhow::Result<()> {
             url: url.clone(),
             token: token.clone(),
             sandbox: format!("kill-{index}"),
+            acknowledged: Arc::clone(&acknowledged_now),
             batch: if index % 2 == 0 { 1 } else { 20 },
         };
         let (name, stop) = (writer.sandbox.clone(), stop_writing.clone());
@@ -46,8 +50,12 @@ async fn kill_loses_nothing_that_was_acknowledged() -> anyhow::Result<()> {
     let stop_watching = CancellationToken::new();
     let watching = tokio::spawn(subscriber::watch(url.clone(), token.clone(), stop_watching.clone()));
 
-    for _ in 0..kills {
+    for kill in 0..kills {
         tokio::time::sleep(Duration::from_millis(random.random_range(50..900))).await;
+        if kill % 2 == 0 {
+            // The instant after a 200 is when an acknowledgement given too early would be found out.
+            tokio::time::timeout(Duration::from_secs(10), acknowledged_now.notified()).await?;
+        }
         server.kill_and_restart().await?;
     }
     stop_writing.cancel();

@@ -1,9 +1,11 @@
 //! A worker as the contract describes it: it repeats an event under the same
 //! id until it gets its 200, and remembers what was acknowledged.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 /// What one writer knows.
@@ -21,6 +23,8 @@ pub(crate) struct Writer {
     pub(crate) url: String,
     pub(crate) token: String,
     pub(crate) sandbox: String,
+    /// Told of every acknowledgement, so that a kill can follow one at once.
+    pub(crate) acknowledged: Arc<Notify>,
     /// Events a request: 1 uses the single route, more the batch route.
     pub(crate) batch: usize,
 }
@@ -54,6 +58,7 @@ impl Writer {
         let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
         while tokio::time::Instant::now() < deadline {
             if self.post(events).await? {
+                self.acknowledged.notify_waiters();
                 known
                     .ids
                     .extend(events.iter().filter_map(|event| event["event_id"].as_str().map(str::to_owned)));
