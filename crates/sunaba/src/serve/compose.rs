@@ -17,9 +17,8 @@ use sunaba_types::{Clock, SystemClock};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tower::util::MapRequestLayer;
 
-use super::sources::{BlobScripts, MirrorDiffs, ProviderLogs, ServerDoors, name_caller};
+use super::sources::{BlobScripts, MirrorDiffs, ProviderLogs, ServerDoors};
 use super::worker_program;
 use crate::client::TOKEN_FILE;
 use crate::config::{AuthMode, Config};
@@ -75,7 +74,7 @@ impl Parts {
         parts.logs = Some(Arc::new(ProviderLogs { provider: Arc::clone(&provider) }));
         parts.metrics = Some(sunaba_server::telemetry::install());
         let state = AppState::new(parts);
-        let gateway_routes = sunaba_gateway::router(gateway.clone()).layer(MapRequestLayer::new(name_caller));
+        let gateway_routes = sunaba_gateway::router(gateway.clone());
         let router = sunaba_server::app(state.clone(), Some(gateway_routes));
         let doors = Doors::new(router.clone(), stop.clone());
 

@@ -6,10 +6,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use sunaba_gateway::{Caller, ScriptSource};
+use sunaba_gateway::ScriptSource;
 use sunaba_git::Mirror;
 use sunaba_sandbox::Provider;
-use sunaba_server::auth::SandboxGrant;
 use sunaba_server::{BlobFiles, DiffSource, LogSource, SourceError};
 use sunaba_types::{BlobHash, Sandbox, SandboxId};
 
@@ -27,19 +26,6 @@ impl ScriptSource for BlobScripts {
     async fn load(&self, hash: &BlobHash) -> io::Result<Vec<u8>> {
         self.0.read(hash).await?.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
-}
-
-/// Tells the gateway who asks, from what the server found in the sandbox's token.
-pub(super) fn name_caller<B>(mut request: http::Request<B>) -> http::Request<B> {
-    let caller = request.extensions().get::<SandboxGrant>().map(|grant| Caller {
-        sandbox_id: grant.sandbox_id.clone(),
-        project_id: grant.project_id.clone(),
-        attempt: grant.attempt,
-    });
-    if let Some(caller) = caller {
-        request.extensions_mut().insert(caller);
-    }
-    request
 }
 
 /// The server's doors, for the orchestrator.
