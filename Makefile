@@ -21,7 +21,7 @@ bench: setup release ## the speeds of the design, beside the limits of what they
 	cargo run --quiet --release -p sunaba-bench
 
 HOST := $(shell rustc -vV | sed -n 's/^host: //p')
-STATIC_WORKER := target/$(HOST)/release/sunaba-worker
+STATIC_WORKER := $(CURDIR)/target/$(HOST)/release/sunaba-worker
 
 release: ## one program that carries its (static) worker: target/release/sunaba
 	RUSTFLAGS="-C target-feature=+crt-static" cargo build --quiet --release --target $(HOST) --bin sunaba-worker
