@@ -11,6 +11,7 @@ mod probe;
 mod registry;
 mod removal;
 mod shim_start;
+mod tree;
 
 use std::io;
 use std::path::{Path, PathBuf};

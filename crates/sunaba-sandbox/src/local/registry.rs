@@ -7,8 +7,10 @@
 //! restart of the machine no process is left to be confused.
 
 use std::collections::HashSet;
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
@@ -56,12 +58,13 @@ impl Registry {
             let Some(uid) = path.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok()) else {
                 continue;
             };
-            let layout = Layout { dir: PathBuf::from(fs::read_to_string(&path)?) };
-            let owner: Option<Owner> = layout.read(OWNER_FILE).unwrap_or_default();
-            if owner.is_some_and(|owner| owner.uid == Some(uid)) {
-                taken.insert(uid);
-            } else {
-                fs::remove_file(&path)?;
+            let layout = Layout { dir: PathBuf::from(OsString::from_vec(fs::read(&path)?)) };
+            match layout.read::<Owner>(OWNER_FILE) {
+                Ok(owner) if owner.is_none_or(|owner| owner.uid != Some(uid)) => fs::remove_file(&path)?,
+                // Also when it cannot be read: giving one user to two sandboxes is worse than one number less.
+                Ok(_) | Err(_) => {
+                    taken.insert(uid);
+                }
             }
         }
         Ok(taken)
@@ -89,5 +92,22 @@ mod tests {
         layout.write(OWNER_FILE, &Owner { uid: Some(8) }).unwrap();
         assert_eq!(registry.taken().unwrap(), HashSet::new(), "the directory names another");
         assert!(!root.path().join("uids/7").exists());
+    }
+
+    #[test]
+    fn a_claim_whose_owner_cannot_be_read_still_counts() {
+        let root = tempfile::tempdir().unwrap();
+        let registry = Registry::lock_at(&root.path().join("uids")).unwrap();
+        // Reading a directory fails for root too; half a record is no word about whose it is.
+        for (uid, name) in [(7, "directory"), (8, "torn")] {
+            let layout = Layout { dir: root.path().join(name) };
+            fs::create_dir(&layout.dir).unwrap();
+            registry.claim(uid, &layout.dir).unwrap();
+        }
+        fs::create_dir(root.path().join("directory").join(OWNER_FILE)).unwrap();
+        fs::write(root.path().join("torn").join(OWNER_FILE), "{").unwrap();
+        assert_eq!(registry.taken().unwrap(), HashSet::from([7, 8]));
+        fs::remove_dir_all(root.path().join("directory")).unwrap();
+        assert_eq!(registry.taken().unwrap(), HashSet::from([8]), "gone is clear");
     }
 }

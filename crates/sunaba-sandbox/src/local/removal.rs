@@ -2,12 +2,15 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use sunaba_types::shim::OUTPUT_FILE;
 
 use super::layout::{Layout, OWNER_FILE};
+use super::tree::Clearing;
+
+/// Where directories go on their way out; made by the server, so nothing in a sandbox can name it.
+const SCRATCH_DIR: &str = ".removing";
 
 /// Moves the output away and removes the rest. The owner's record goes last: until then its
 /// host user is not given to another.
@@ -16,17 +19,19 @@ pub(super) fn remove(layout: &Layout, log: &Path) -> io::Result<()> {
         return Ok(());
     }
     keep_output(&layout.path(OUTPUT_FILE), log)?;
+    let mut clearing = Clearing::open(&layout.path(SCRATCH_DIR))?;
     for entry in fs::read_dir(&layout.dir)? {
         let entry = entry?;
-        if entry.file_name() == OWNER_FILE {
+        if entry.file_name() == OWNER_FILE || entry.file_name() == SCRATCH_DIR {
             continue;
         }
         if entry.file_type()?.is_dir() {
-            remove_tree(&entry.path())?;
+            clearing.take(&entry.path())?;
         } else {
             absent_is_fine(fs::remove_file(entry.path()))?;
         }
     }
+    clearing.finish()?;
     absent_is_fine(fs::remove_file(layout.path(OWNER_FILE)))?;
     absent_is_fine(fs::remove_dir(&layout.dir))
 }
@@ -43,28 +48,6 @@ fn keep_output(output: &Path, log: &Path) -> io::Result<()> {
     fs::remove_file(output)
 }
 
-/// Removes a tree, also one whose directories were made unreadable by whoever worked in it.
-fn remove_tree(path: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            open_directories(path)?;
-            absent_is_fine(fs::remove_dir_all(path))
-        }
-        other => absent_is_fine(other),
-    }
-}
-
-fn open_directories(path: &Path) -> io::Result<()> {
-    fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
-    for entry in fs::read_dir(path)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            open_directories(&entry.path())?;
-        }
-    }
-    Ok(())
-}
-
 fn absent_is_fine(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -74,6 +57,8 @@ fn absent_is_fine(result: io::Result<()>) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]
