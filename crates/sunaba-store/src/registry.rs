@@ -80,6 +80,8 @@ pub struct NewSandbox {
 pub struct SandboxFilter {
     /// Only in one of these states; empty means all.
     pub states: Vec<SandboxState>,
+    /// Only made by this provider.
+    pub provider: Option<String>,
     /// Only of this project.
     pub project_id: Option<ProjectId>,
     /// Only of these projects; none means all.

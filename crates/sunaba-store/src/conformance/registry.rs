@@ -54,7 +54,15 @@ pub async fn lists_what_may_be_seen(world: World) {
         vec![sandbox.id.clone()]
     );
     let running = SandboxFilter { states: vec![SandboxState::Running], ..base.clone() };
-    assert_eq!(ids(running).await, vec![external]);
+    assert_eq!(ids(running.clone()).await, vec![external.clone()]);
+    let made_by = |provider: &str, filter: &SandboxFilter| SandboxFilter {
+        provider: Some(provider.to_owned()),
+        ..filter.clone()
+    };
+    assert_eq!(ids(made_by("external", &base)).await, vec![external.clone()]);
+    assert_eq!(ids(made_by("local", &base)).await.len(), 2);
+    assert_eq!(ids(made_by("external", &running)).await, vec![external]);
+    assert_eq!(ids(made_by("local", &running)).await, vec![]);
     assert_eq!(ids(SandboxFilter { project_id: Some(one.id), ..base }).await, vec![sandbox.id]);
 }
 

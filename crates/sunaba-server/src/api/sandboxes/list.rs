@@ -35,6 +35,7 @@ pub(crate) async fn list(
         states: states(&mut params),
         project_id: params.parsed("project_id", ProjectId::parse),
         visible_projects: identity.visible_projects(),
+        provider: None,
         task_id: params.parsed("task_id", TaskId::parse),
         before: params.parsed("before", SandboxId::parse),
         limit,
