@@ -38,14 +38,22 @@ pub fn effects_of(
             }
         }
         "agent.completed" if flag(payload, "success") && !flag(payload, "continuous") => {
-            step_sandbox(&mut effects, &mut state, SandboxTrigger::AgentDone);
+            agent_done(&mut effects, &mut state, task);
         }
         "continuous.completed" if flag(payload, "validation_passed") => {
-            step_sandbox(&mut effects, &mut state, SandboxTrigger::AgentDone);
+            agent_done(&mut effects, &mut state, task);
         }
         _ => {}
     }
     effects
+}
+
+/// A sandbox that works on no task has no result to record: it is completed at once.
+fn agent_done(effects: &mut Effects, state: &mut SandboxState, task: Option<TaskState>) {
+    let done = step_sandbox(effects, state, SandboxTrigger::AgentDone);
+    if done && task.is_none() {
+        step_sandbox(effects, state, SandboxTrigger::ResultRecorded);
+    }
 }
 
 fn flag(payload: &EventPayload, name: &str) -> bool {
@@ -67,8 +75,8 @@ fn step_task(effects: &mut Effects, task: Option<TaskState>, trigger: TaskTrigge
 mod tests {
     use super::*;
 
-    fn payload(value: serde_json::Value) -> EventPayload {
-        EventPayload::from_value(&value).unwrap()
+    fn payload(value: &serde_json::Value) -> EventPayload {
+        EventPayload::from_value(value).unwrap()
     }
 
     #[test]
@@ -85,14 +93,21 @@ mod tests {
 
     #[test]
     fn a_fast_agent_may_be_done_with_its_first_event() {
-        let done = payload(serde_json::json!({"success": true}));
-        let effects = effects_of("agent.completed", &done, SandboxState::Creating, None);
+        let done = payload(&serde_json::json!({"success": true}));
+        let effects = effects_of("agent.completed", &done, SandboxState::Creating, Some(TaskState::Assigned));
         assert_eq!(effects.sandbox, vec![SandboxState::Running, SandboxState::Completing]);
     }
 
     #[test]
+    fn without_a_task_there_is_nothing_left_to_record() {
+        let done = payload(&serde_json::json!({"success": true}));
+        let effects = effects_of("agent.completed", &done, SandboxState::Running, None);
+        assert_eq!(effects.sandbox, vec![SandboxState::Completing, SandboxState::Completed]);
+    }
+
+    #[test]
     fn a_late_event_changes_nothing() {
-        let failed = payload(serde_json::json!({"error": "boom"}));
+        let failed = payload(&serde_json::json!({"error": "boom"}));
         let effects =
             effects_of("agent.failed", &failed, SandboxState::Completed, Some(TaskState::Completed));
         assert_eq!(effects, Effects::default());
@@ -100,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_failure_carries_its_reason() {
-        let failed = payload(serde_json::json!({"error": "boom"}));
+        let failed = payload(&serde_json::json!({"error": "boom"}));
         let effects = effects_of("agent.failed", &failed, SandboxState::Running, Some(TaskState::Running));
         assert_eq!(effects.failure.as_deref(), Some("boom"));
         assert_eq!(effects.task, Some(TaskState::Failed));
@@ -108,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_continuous_run_is_not_done_before_it_is_validated() {
-        let turn = payload(serde_json::json!({"success": true, "continuous": true}));
+        let turn = payload(&serde_json::json!({"success": true, "continuous": true}));
         assert!(effects_of("agent.completed", &turn, SandboxState::Running, None).sandbox.is_empty());
     }
 }

@@ -52,7 +52,8 @@ pub fn next_task_state(from: S, trigger: TaskTrigger) -> Result<S, IllegalStep> 
         (S::Pending, T::Claim) => S::Claiming,
         (S::Claiming, T::Assign) => S::Assigned,
         (S::Assigned, T::AgentStarted) => S::Running,
-        (S::Running | S::Validating, T::ResultRecorded) => S::Completed,
+        // A worker that never said `agent.started` may still have done the work.
+        (S::Assigned | S::Running | S::Validating, T::ResultRecorded) => S::Completed,
         (S::Failed | S::Cancelled | S::NeedsRevision, T::Retry) => S::Pending,
         (from, T::Fail) if !from.is_terminal() => S::Failed,
         (from, T::Cancel) if !from.is_terminal() => S::Cancelled,

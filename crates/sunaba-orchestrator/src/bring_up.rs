@@ -8,6 +8,7 @@ use sunaba_types::shim::{Bind, WORKER_INSIDE};
 use sunaba_types::{Project, ProjectId, Sandbox, SandboxState, Task, Ticket, TokenKind};
 
 use crate::environment::{self, GIT_REMOTE_INSIDE, MIRROR_OBJECTS_INSIDE};
+use crate::patience::patiently;
 use crate::{Error, Parts};
 
 /// What a sandbox works on.
@@ -20,34 +21,61 @@ pub(crate) struct Work {
 
 /// Makes the branch, the clone, the token and the door, and starts the worker.
 ///
-/// Every step can be repeated; when one fails the caller deletes what was made.
+/// Every step can be repeated; when one fails the caller deletes what was made. What git fetches has git's
+/// own limits and what the store records waits for the store; the rest has the deadline for creating.
 pub(crate) async fn bring_up(parts: &Parts, sandbox: &Sandbox) -> Result<(), Error> {
-    if sandbox.state == SandboxState::Pending {
-        let change = SandboxChange {
-            trigger: Some(SandboxTrigger::Create),
-            provider_ref: Some(sandbox.id.to_string()),
-            isolation: Some(parts.provider.isolation().await?.level),
-            ..SandboxChange::default()
-        };
-        parts.store.change_sandbox(&sandbox.id, change).await?;
-    } else {
-        // The server died half-way through an earlier try: begin with clean ground.
-        parts.provider.delete(&sandbox.id).await?;
-    }
+    begin(parts, sandbox).await?;
     let work = find_work(parts, sandbox).await?;
-    let prepared = parts.provider.prepare(&sandbox.id).await?;
-    let branch = clone_repository(parts, sandbox, &work, &prepared).await?;
-
+    let branch = refresh_mirror(parts, sandbox, &work).await?;
     let token = mint_token(parts, sandbox).await?;
+    let deadline = parts.settings.creating_deadline;
+    tokio::time::timeout(deadline, start(parts, sandbox, &work, &branch, &token))
+        .await
+        .map_err(|_| Error::TooSlow { what: "bringing up the sandbox", seconds: deadline.as_secs() })?
+}
+
+async fn begin(parts: &Parts, sandbox: &Sandbox) -> Result<(), Error> {
+    if sandbox.state != SandboxState::Pending {
+        // The server died half-way through an earlier try: begin with clean ground.
+        return Ok(parts.provider.delete(&sandbox.id).await?);
+    }
+    let change = SandboxChange {
+        trigger: Some(SandboxTrigger::Create),
+        provider_ref: Some(sandbox.id.to_string()),
+        isolation: Some(parts.provider.isolation().await?.level),
+        ..SandboxChange::default()
+    };
+    patiently(|| parts.store.change_sandbox(&sandbox.id, change.clone())).await?;
+    Ok(())
+}
+
+/// Clones into the workspace, opens the door and starts the worker behind it.
+async fn start(
+    parts: &Parts,
+    sandbox: &Sandbox,
+    work: &Work,
+    branch: &str,
+    token: &str,
+) -> Result<(), Error> {
+    let mirror = Mirror::open(parts.mirror_path(&work.project.id))?;
+    let prepared = parts.provider.prepare(&sandbox.id).await?;
+    let remote = remote_url(&work.project.id);
+    let spec = WorkspaceSpec {
+        branch,
+        alternates_inside: MIRROR_OBJECTS_INSIDE,
+        remote_url_inside: &remote,
+        owner: prepared.owner_uid.map(|uid| (uid, uid)),
+    };
+    prepare_workspace(&mirror, &prepared.workspace, spec).await?;
     parts.doors.open(&sandbox.id, &prepared.door_dir).await.map_err(Error::Door)?;
     let mut binds = vec![Bind {
-        source: parts.mirror_path(&work.project.id).join("objects").to_string_lossy().into_owned(),
+        source: mirror.objects_dir().to_string_lossy().into_owned(),
         target: MIRROR_OBJECTS_INSIDE.to_owned(),
         writable: false,
     }];
     binds.extend(toolchain_binds(&work.project));
     let request = StartRequest {
-        env: environment::worker_env(&parts.settings, sandbox, &work, &branch, &token),
+        env: environment::worker_env(&parts.settings, sandbox, work, branch, token),
         binds,
         command: vec![WORKER_INSIDE.to_owned(), "work".to_owned()],
     };
@@ -58,19 +86,16 @@ pub(crate) async fn bring_up(parts: &Parts, sandbox: &Sandbox) -> Result<(), Err
 async fn find_work(parts: &Parts, sandbox: &Sandbox) -> Result<Work, Error> {
     let missing = |what: &str| Error::Missing(format!("the sandbox has no {what}"));
     let task_id = sandbox.task_id.as_ref().ok_or_else(|| missing("task"))?;
-    let task = parts.store.find_task(task_id).await?.ok_or_else(|| missing("task"))?;
-    let ticket = parts.store.find_ticket(&task.ticket_id).await?.ok_or_else(|| missing("ticket"))?;
-    let project = parts.store.find_project(&task.project_id).await?.ok_or_else(|| missing("project"))?;
+    let task = patiently(|| parts.store.find_task(task_id)).await?.ok_or_else(|| missing("task"))?;
+    let ticket =
+        patiently(|| parts.store.find_ticket(&task.ticket_id)).await?.ok_or_else(|| missing("ticket"))?;
+    let project =
+        patiently(|| parts.store.find_project(&task.project_id)).await?.ok_or_else(|| missing("project"))?;
     Ok(Work { project, ticket, task })
 }
 
-/// Refreshes the mirror, makes or finds the branch, clones into the workspace and records both ends.
-async fn clone_repository(
-    parts: &Parts,
-    sandbox: &Sandbox,
-    work: &Work,
-    prepared: &sunaba_sandbox::Prepared,
-) -> Result<String, Error> {
+/// Refreshes the mirror, makes or finds the branch and records where it starts.
+async fn refresh_mirror(parts: &Parts, sandbox: &Sandbox, work: &Work) -> Result<String, Error> {
     let source = work
         .project
         .repo_path
@@ -86,20 +111,12 @@ async fn clone_repository(
         .await?
         .ok_or_else(|| Error::Missing(format!("the branch {branch} is not in the mirror")))?;
     drop(guard);
-    let remote = remote_url(&work.project.id);
-    let spec = WorkspaceSpec {
-        branch: &branch,
-        alternates_inside: MIRROR_OBJECTS_INSIDE,
-        remote_url_inside: &remote,
-        owner: prepared.owner_uid.map(|uid| (uid, uid)),
-    };
-    prepare_workspace(&mirror, &prepared.workspace, spec).await?;
     let change = SandboxChange {
         branch_name: Some(branch.clone()),
         base_commit: Some(base),
         ..SandboxChange::default()
     };
-    parts.store.change_sandbox(&sandbox.id, change).await?;
+    patiently(|| parts.store.change_sandbox(&sandbox.id, change.clone())).await?;
     Ok(branch)
 }
 
@@ -137,7 +154,7 @@ async fn mint_token(parts: &Parts, sandbox: &Sandbox) -> Result<String, Error> {
         attempt: Some(sandbox.attempt),
         expires_at: None,
     };
-    parts.store.create_token(token).await?;
+    patiently(|| parts.store.create_token(token.clone())).await?;
     Ok(secret)
 }
 

@@ -11,10 +11,8 @@ use sunaba_types::{Sandbox, SandboxId, SandboxState};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use crate::patience::patiently;
 use crate::{Error, Parts, bring_up, finish};
-
-/// How long to wait before a failed store call is tried again.
-const RETRY: Duration = Duration::from_secs(1);
 
 /// Drives one sandbox.
 #[derive(Debug)]
@@ -53,16 +51,13 @@ impl Driver {
         self.watch(&sandbox.id).await
     }
 
-    /// Brings it up, within the deadline and the limit on concurrent starts.
+    /// Brings it up, within the limit on concurrent starts.
     async fn start(&self, sandbox: &Sandbox) -> Result<(), Error> {
-        let permit = tokio::select! {
+        let _permit = tokio::select! {
             permit = self.starts.acquire() => permit,
             () = self.over.cancelled() => return Ok(()),
         };
-        let deadline = self.parts.settings.creating_deadline;
-        let result = tokio::time::timeout(deadline, bring_up::bring_up(&self.parts, sandbox)).await;
-        drop(permit);
-        result.map_err(|_| Error::TooSlow { what: "bringing up the sandbox", seconds: deadline.as_secs() })?
+        bring_up::bring_up(&self.parts, sandbox).await
     }
 
     async fn adopt(&self, sandbox: &Sandbox) -> Result<(), Error> {
@@ -80,7 +75,7 @@ impl Driver {
                 exit = self.parts.provider.wait(id) => return self.after_exit(id, &exit?).await,
                 () = self.over.cancelled() => return Ok(self.parts.provider.kill(id).await?),
                 () = &mut silent => {
-                    if self.parts.store.sandbox_state(id).await? == SandboxState::Creating {
+                    if patiently(|| self.parts.store.sandbox_state(id)).await? == SandboxState::Creating {
                         let seconds = self.parts.settings.creating_deadline.as_secs();
                         return Err(Error::TooSlow { what: "the worker's first event", seconds });
                     }
@@ -93,53 +88,28 @@ impl Driver {
     async fn after_exit(&self, id: &SandboxId, exit: &Exit) -> Result<(), Error> {
         let sandbox = self.find(id).await?;
         match sandbox.state {
-            SandboxState::Completing => {
-                let deadline = self.parts.settings.completing_deadline;
-                let work = finish::record_result(&self.parts, &sandbox);
-                tokio::time::timeout(deadline, work).await.map_err(|_| Error::TooSlow {
-                    what: "recording the result",
-                    seconds: deadline.as_secs(),
-                })?
-            }
+            SandboxState::Completing => finish::record_result(&self.parts, &sandbox).await,
             state if state.is_terminal() => Ok(()),
             _ => Err(Error::Missing(describe_exit(exit))),
         }
     }
 
-    /// Reads the row, waiting out a store that is away: the sandbox's end must not be lost to it.
     async fn find(&self, id: &SandboxId) -> Result<Sandbox, Error> {
-        loop {
-            match self.parts.store.find_sandbox(id).await {
-                Ok(Some(sandbox)) => return Ok(sandbox),
-                Ok(None) => return Err(Error::Missing("its row is gone".to_owned())),
-                Err(sunaba_store::Error::Unavailable(error)) => {
-                    tracing::warn!(sandbox = %id, %error, "the store is away; waiting for it");
-                    tokio::time::sleep(RETRY).await;
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
+        let row = patiently(|| self.parts.store.find_sandbox(id)).await?;
+        row.ok_or_else(|| Error::Missing("its row is gone".to_owned()))
     }
 
-    /// Records the failure, waiting out a store that is away.
     async fn fail(&self, id: &SandboxId, reason: &str) {
-        loop {
-            let change = SandboxChange {
-                trigger: Some(SandboxTrigger::Fail),
-                task_trigger: Some(TaskTrigger::Fail),
-                reason: Some(reason.to_owned()),
-                ..SandboxChange::default()
-            };
-            match self.parts.store.change_sandbox(id, change).await {
-                Ok(_) => return,
-                Err(sunaba_store::Error::Unavailable(_)) => tokio::time::sleep(RETRY).await,
-                // Already over by another cause: that one is on record.
-                Err(sunaba_store::Error::Conflict { .. }) => return,
-                Err(error) => {
-                    tracing::error!(sandbox = %id, %error, "cannot record the failure");
-                    return;
-                }
-            }
+        let change = SandboxChange {
+            trigger: Some(SandboxTrigger::Fail),
+            task_trigger: Some(TaskTrigger::Fail),
+            reason: Some(reason.to_owned()),
+            ..SandboxChange::default()
+        };
+        match patiently(|| self.parts.store.change_sandbox(id, change.clone())).await {
+            // A conflict: it is over by another cause, and that one is on record.
+            Ok(_) | Err(sunaba_store::Error::Conflict { .. }) => {}
+            Err(error) => tracing::error!(sandbox = %id, %error, "cannot record the failure"),
         }
     }
 

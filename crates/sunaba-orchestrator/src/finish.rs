@@ -7,8 +7,9 @@ use serde_json::json;
 use sunaba_engine::{SandboxTrigger, TaskTrigger};
 use sunaba_git::{Mirror, publish_branch};
 use sunaba_store::{EventQuery, SandboxChange};
-use sunaba_types::{Outcome, Sandbox};
+use sunaba_types::{Outcome, Project, Sandbox};
 
+use crate::patience::patiently;
 use crate::{Error, Parts};
 
 /// Publishes the branch and completes sandbox and task in one step.
@@ -17,25 +18,16 @@ pub(crate) async fn record_result(parts: &Parts, sandbox: &Sandbox) -> Result<()
     let project_id = sandbox.project_id.as_ref().ok_or_else(|| missing("project"))?;
     let branch = sandbox.branch_name.as_deref().ok_or_else(|| missing("branch"))?;
     let base = sandbox.base_commit.as_deref().ok_or_else(|| missing("base commit"))?;
-    let project = parts.store.find_project(project_id).await?.ok_or_else(|| missing("project"))?;
+    let project =
+        patiently(|| parts.store.find_project(project_id)).await?.ok_or_else(|| missing("project"))?;
 
-    let guard = parts.git_locks.lock(project_id.as_str()).await;
-    let mirror = Mirror::open(parts.mirror_path(project_id))?;
-    let head = mirror.branch_commit(branch).await?.unwrap_or_else(|| base.to_owned());
-    let outcome = if head == base {
+    let deadline = parts.settings.completing_deadline;
+    let (outcome, head) = tokio::time::timeout(deadline, publish(parts, &project, branch, base))
+        .await
+        .map_err(|_| Error::TooSlow { what: "publishing the branch", seconds: deadline.as_secs() })??;
+    if outcome == Outcome::NoChanges {
         refuse_lost_work(parts, sandbox).await?;
-        Outcome::NoChanges
-    } else {
-        if let Some(path) = &project.repo_path {
-            publish_branch(&mirror, path.as_ref(), branch).await.map_err(|error| {
-                Error::Missing(format!(
-                    "the work is on branch {branch} of the server's mirror, but it could not be written to {path}: {error}"
-                ))
-            })?;
-        }
-        Outcome::Branch
-    };
-    drop(guard);
+    }
 
     let change = SandboxChange {
         trigger: Some(SandboxTrigger::ResultRecorded),
@@ -45,15 +37,39 @@ pub(crate) async fn record_result(parts: &Parts, sandbox: &Sandbox) -> Result<()
         result: Some(json!({ "branch_name": branch, "base_commit": base, "head_commit": head })),
         ..SandboxChange::default()
     };
-    parts.store.change_sandbox(&sandbox.id, change).await?;
+    patiently(|| parts.store.change_sandbox(&sandbox.id, change.clone())).await?;
     Ok(())
+}
+
+/// Finds what arrived in the mirror and writes it to the user's repository.
+async fn publish(
+    parts: &Parts,
+    project: &Project,
+    branch: &str,
+    base: &str,
+) -> Result<(Outcome, String), Error> {
+    let _guard = parts.git_locks.lock(project.id.as_str()).await;
+    let mirror = Mirror::open(parts.mirror_path(&project.id))?;
+    let head = mirror.branch_commit(branch).await?.unwrap_or_else(|| base.to_owned());
+    if head == base {
+        return Ok((Outcome::NoChanges, head));
+    }
+    if let Some(path) = &project.repo_path {
+        publish_branch(&mirror, path.as_ref(), branch).await.map_err(|error| {
+            Error::Missing(format!(
+                "the work is on branch {branch} of the server's mirror {}, but it could not be written to {path}: {error}",
+                mirror.dir().display()
+            ))
+        })?;
+    }
+    Ok((Outcome::Branch, head))
 }
 
 /// A worker that says it committed, while nothing arrived, must not look like "no changes".
 async fn refuse_lost_work(parts: &Parts, sandbox: &Sandbox) -> Result<(), Error> {
     let mut query = EventQuery::newest(sandbox.id.clone(), 1);
     query.event_types = vec!["agent.completed".to_owned()];
-    let page = parts.store.list_events(query).await?;
+    let page = patiently(|| parts.store.list_events(query.clone())).await?;
     let committed =
         page.events.first().and_then(|event| event.payload.field::<bool>("code_committed")).unwrap_or(false);
     if committed {

@@ -13,6 +13,7 @@ mod bring_up;
 mod driver;
 mod environment;
 mod finish;
+mod patience;
 mod ports;
 mod reconcile;
 mod watch;

@@ -29,15 +29,26 @@ pub struct Orchestrator {
     parts: Arc<Parts>,
     starts: Arc<Semaphore>,
     drivers: JoinSet<SandboxId>,
+    /// Which driver drives which sandbox, also when it panicked.
+    driven_by: HashMap<tokio::task::Id, SandboxId>,
     /// Told when the row says that the sandbox is over.
     over: HashMap<SandboxId, CancellationToken>,
+    /// Looks for leftovers beside the loop: what is slow to delete must not hold up a start or a stop.
+    sweeper: JoinSet<()>,
 }
 
 impl Orchestrator {
     /// Looks after the sandboxes of `parts.provider`.
     pub fn new(parts: Parts) -> Self {
         let starts = Arc::new(Semaphore::new(parts.settings.concurrent_starts.max(1)));
-        Self { parts: Arc::new(parts), starts, drivers: JoinSet::new(), over: HashMap::new() }
+        Self {
+            parts: Arc::new(parts),
+            starts,
+            drivers: JoinSet::new(),
+            driven_by: HashMap::new(),
+            over: HashMap::new(),
+            sweeper: JoinSet::new(),
+        }
     }
 
     /// Works until `stop`; running sandboxes live on and are adopted by the next start.
@@ -48,7 +59,7 @@ impl Orchestrator {
             hints.mark_unchanged();
             self.look().await;
             if tokio::time::Instant::now() >= reconcile_at {
-                reconcile::remove_leftovers(&self.parts).await;
+                self.sweep();
                 reconcile_at = tokio::time::Instant::now() + RECONCILE_EVERY;
             }
             tokio::select! {
@@ -61,16 +72,21 @@ impl Orchestrator {
             }
         }
         self.drivers.shutdown().await;
+        self.sweeper.shutdown().await;
+    }
+
+    /// Starts looking for leftovers, unless the last look still goes on.
+    fn sweep(&mut self) {
+        while self.sweeper.try_join_next().is_some() {}
+        if self.sweeper.is_empty() {
+            let parts = Arc::clone(&self.parts);
+            self.sweeper.spawn(async move { reconcile::remove_leftovers(&parts).await });
+        }
     }
 
     /// Compares rows with drivers: starts the missing, tells those whose row is over.
     async fn look(&mut self) {
-        while let Some(done) = self.drivers.try_join_next() {
-            match done {
-                Ok(id) => drop(self.over.remove(&id)),
-                Err(error) => tracing::error!(%error, "a sandbox's driver panicked"),
-            }
-        }
+        self.forget_ended_drivers();
         let living = match self.living().await {
             Ok(living) => living,
             Err(error) => {
@@ -78,21 +94,48 @@ impl Orchestrator {
                 return;
             }
         };
-        let ids: HashSet<&SandboxId> = living.iter().map(|sandbox| &sandbox.id).collect();
-        for (id, over) in &self.over {
-            if !ids.contains(id) {
-                over.cancel();
-            }
-        }
+        self.tell_those_that_are_over(&living).await;
         for sandbox in living {
             self.ensure_driver(sandbox);
         }
     }
 
+    fn forget_ended_drivers(&mut self) {
+        while let Some(done) = self.drivers.try_join_next_with_id() {
+            let task = match done {
+                Ok((task, _)) => task,
+                Err(error) => {
+                    tracing::error!(%error, "a sandbox's driver panicked; it gets a new one");
+                    error.id()
+                }
+            };
+            if let Some(id) = self.driven_by.remove(&task) {
+                self.over.remove(&id);
+            }
+        }
+    }
+
+    /// Tells the drivers whose sandbox is no longer among the living, after a look at that very row: a list
+    /// may be cut short, and what is told here is killed.
+    async fn tell_those_that_are_over(&self, living: &[Sandbox]) {
+        let ids: HashSet<&SandboxId> = living.iter().map(|sandbox| &sandbox.id).collect();
+        for (id, over) in self.over.iter().filter(|(id, over)| !ids.contains(id) && !over.is_cancelled()) {
+            match self.parts.store.find_sandbox(id).await {
+                Ok(Some(row)) if !row.state.is_terminal() => {}
+                Ok(_) => over.cancel(),
+                Err(error) => tracing::warn!(sandbox = %id, %error, "cannot read the row; looking again"),
+            }
+        }
+    }
+
     async fn living(&self) -> sunaba_store::Result<Vec<Sandbox>> {
-        let filter = SandboxFilter { states: LIVING.to_vec(), limit: 10_000, ..SandboxFilter::default() };
+        let filter = SandboxFilter {
+            states: LIVING.to_vec(),
+            provider: Some(self.parts.provider.name().to_owned()),
+            limit: 10_000,
+            ..SandboxFilter::default()
+        };
         let mut living = self.parts.store.list_sandboxes(filter).await?;
-        living.retain(|sandbox| sandbox.provider == self.parts.provider.name());
         // Oldest first, so that what waited longest is started first.
         living.reverse();
         Ok(living)
@@ -110,6 +153,8 @@ impl Orchestrator {
         let over = CancellationToken::new();
         self.over.insert(sandbox.id.clone(), over.clone());
         let driver = Driver { parts: Arc::clone(&self.parts), starts: Arc::clone(&self.starts), over };
-        self.drivers.spawn(driver.drive(sandbox));
+        let id = sandbox.id.clone();
+        let task = self.drivers.spawn(driver.drive(sandbox));
+        self.driven_by.insert(task.id(), id);
     }
 }
