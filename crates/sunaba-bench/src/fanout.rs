@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use futures::StreamExt;
 use tokio::sync::Mutex;
-use tokio_tungstenite::tungstenite::Message;
 
+use crate::frames::Frames;
 use crate::server::Server;
 use crate::table::{Delays, Table};
 
 const EVENTS: usize = 500;
 const PER_SECOND: u64 = 50;
+/// Makes a tick longer than any other frame, and as long as an ordinary event.
+const PADDING: usize = 300;
 
 pub(crate) async fn measure(table: &mut Table) -> anyhow::Result<()> {
     let mut wide = run(1_000, Stalled::None).await?;
@@ -41,31 +42,17 @@ enum Stalled {
 
 async fn run(subscribers: usize, stalled: Stalled) -> anyhow::Result<Delays> {
     let server = Server::start().await?;
-    let url = format!(
-        "ws://{}/api/v1/ws/events?token={}&event_types=SANDBOX_bench.tick",
-        server.authority, server.token
-    );
+    let path = format!("/api/v1/ws/events?token={}&event_types=SANDBOX_bench.tick", server.token);
     // A reader that never reads: its socket fills and the server has to cope.
     let _stalled = match stalled {
-        Stalled::One => Some(tokio_tungstenite::connect_async(&url).await?),
+        Stalled::One => Some(Frames::open(&server.authority, &path).await?),
         Stalled::None => None,
     };
     let acknowledged: Arc<Mutex<Vec<Option<Instant>>>> = Arc::new(Mutex::new(vec![None; EVENTS]));
     let mut readers = tokio::task::JoinSet::new();
     for _ in 0..subscribers {
-        let (mut socket, _) = tokio_tungstenite::connect_async(&url).await?;
-        readers.spawn(async move {
-            let mut arrived = Vec::with_capacity(EVENTS);
-            while arrived.len() < EVENTS {
-                let next = tokio::time::timeout(Duration::from_secs(30), socket.next()).await?;
-                if let Message::Text(text) = next.context("the server closed the stream")??
-                    && text.contains("bench.tick")
-                {
-                    arrived.push(Instant::now());
-                }
-            }
-            anyhow::Ok(arrived)
-        });
+        let mut frames = Frames::open(&server.authority, &path).await?;
+        readers.spawn(async move { frames.arrivals(EVENTS, PADDING).await });
     }
     post_ticks(&server, &acknowledged).await?;
     let acknowledged = acknowledged.lock().await.clone();
@@ -86,7 +73,7 @@ async fn post_ticks(server: &Server, acknowledged: &Mutex<Vec<Option<Instant>>>)
         tick.tick().await;
         let body = serde_json::json!({
             "event_type": "bench.tick",
-            "event_data": { "number": number, "padding": "x".repeat(300) },
+            "event_data": { "number": number, "padding": "x".repeat(PADDING) },
         });
         connection.post("/api/v1/sandboxes/bench-fanout/events", body.to_string()).await?;
         acknowledged.lock().await[number] = Some(Instant::now());

@@ -4,13 +4,20 @@ use std::time::Instant;
 
 use crate::client::{batch, event};
 use crate::server::Server;
-use crate::sqlite::OwnLimits;
 use crate::table::{Delays, Table};
+use crate::{bare, sqlite};
 
 pub(crate) const CONNECTIONS: u64 = 64;
 pub(crate) const SECONDS: f64 = 5.0;
 
-pub(crate) async fn measure(table: &mut Table, limits: &OwnLimits, bare: f64) -> anyhow::Result<()> {
+pub(crate) async fn measure(table: &mut Table) -> anyhow::Result<()> {
+    let limits = sqlite::own_limits()?;
+    let bare = bare::requests_per_second().await?;
+    table.row("SQLite itself, single FULL commits", format!("{:.0}/s", limits.single_commits), "the limit");
+    let rows = format!("{:.0} rows/s", limits.hundred_rows);
+    table.row("SQLite itself, 100-row FULL transactions", rows, "the limit");
+    table.row("bare handler that parses the JSON, 64 connections", format!("{bare:.0}/s"), "the limit");
+
     let server = Server::start().await?;
     let (single, mut delays) = run(&server, 1).await?;
     table.row(

@@ -2,11 +2,13 @@
 //! of what they stand on: SQLite's own commits and a bare HTTP handler.
 //!
 //! `make bench` builds the release binaries and prints a table. Machines are
-//! noisy: read the ratios, not the figures.
+//! noisy: read the ratios, not the figures. With the name of a part (`start`,
+//! `ingest`, `fanout`, `messages`, `pages`) only that part is measured.
 
 mod bare;
 mod client;
 mod fanout;
+mod frames;
 mod ingest;
 mod messages;
 mod pages;
@@ -27,20 +29,23 @@ fn main() -> anyhow::Result<()> {
 }
 
 async fn measure() -> anyhow::Result<Table> {
+    let part = std::env::args().nth(1);
+    let wanted = |name: &str| part.as_deref().is_none_or(|part| part == name);
     let mut table = Table::default();
-    let limits = sqlite::own_limits()?;
-    let bare = bare::requests_per_second().await?;
-    table.row("SQLite itself, single FULL commits", format!("{:.0}/s", limits.single_commits), "the limit");
-    table.row(
-        "SQLite itself, 100-row FULL transactions",
-        format!("{:.0} rows/s", limits.hundred_rows),
-        "the limit",
-    );
-    table.row("bare handler that parses the JSON, 64 connections", format!("{bare:.0}/s"), "the limit");
-    start::measure(&mut table).await?;
-    ingest::measure(&mut table, &limits, bare).await?;
-    fanout::measure(&mut table).await?;
-    messages::measure(&mut table).await?;
-    pages::measure(&mut table).await?;
+    if wanted("start") {
+        start::measure(&mut table).await?;
+    }
+    if wanted("ingest") {
+        ingest::measure(&mut table).await?;
+    }
+    if wanted("fanout") {
+        fanout::measure(&mut table).await?;
+    }
+    if wanted("messages") {
+        messages::measure(&mut table).await?;
+    }
+    if wanted("pages") {
+        pages::measure(&mut table).await?;
+    }
     Ok(table)
 }
