@@ -6,8 +6,9 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 
+use crate::running::Running;
 use crate::{Error, Result};
 
 /// The limit for calls that only read or write a few refs.
@@ -52,6 +53,13 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
+    /// The start of a command line that runs the rest as this user. It is for where git itself starts a program
+    /// and so nothing of ours can change the user in between.
+    pub(crate) fn shell_prefix(self) -> String {
+        let Self { uid, gid } = self;
+        format!("setpriv --reuid={uid} --regid={gid} --clear-groups env HOME=/nonexistent ")
+    }
+
     /// The owner of a path, if we are root and it is somebody else.
     pub(crate) fn of(path: &Path) -> Result<Option<Self>> {
         use std::os::unix::fs::MetadataExt;
@@ -160,8 +168,8 @@ impl Git {
         Error::Failed { operation: self.operation.clone(), stderr: presentable(stderr) }
     }
 
-    /// Starts git with the given ends; the child is killed when it is dropped.
-    pub(crate) fn spawn(&self, stdin: Stdio, stdout: Stdio) -> Result<Child> {
+    /// Starts git with the given ends; it is ended when it is dropped.
+    pub(crate) fn spawn(&self, stdin: Stdio, stdout: Stdio) -> Result<Running> {
         let mut command = Command::new("git");
         command.env_clear().current_dir("/").args(&self.args);
         for name in PASSED_ON {
@@ -182,7 +190,7 @@ impl Git {
             command.uid(owner.uid).gid(owner.gid).env("HOME", "/nonexistent").env_remove("TMPDIR");
         }
         command.stdin(stdin).stdout(stdout).stderr(Stdio::piped()).kill_on_drop(true);
-        command.spawn().map_err(Error::io("starting git"))
+        command.spawn().map(Running::new).map_err(Error::io("starting git"))
     }
 
     /// Runs to the end, whatever the exit status.

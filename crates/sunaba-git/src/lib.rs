@@ -2,7 +2,7 @@
 //!
 //! Every call runs the `git` program with a fixed environment: no prompt, no
 //! hook, no system or personal configuration, a time limit, and the child is
-//! killed when its future is dropped. When the server is root and a
+//! ended when its future is dropped. When the server is root and a
 //! repository belongs to somebody else, git runs as that somebody, so that no
 //! file of theirs changes hands and no setting of theirs runs as root.
 //!
@@ -17,7 +17,9 @@ mod pktline;
 mod publish;
 mod repo;
 mod report;
+mod running;
 mod serve;
+mod stale;
 mod workspace;
 
 pub use error::{Error, Result};

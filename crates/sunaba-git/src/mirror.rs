@@ -12,16 +12,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use crate::command::{Git, LONG, absolute};
+use crate::command::{Git, LONG, Owner, absolute};
 use crate::names::{candidates, clash};
-use crate::{Error, Repo, Result, validate_branch_name};
+use crate::{Error, Repo, Result, stale, validate_branch_name};
 
 /// The most that [`Mirror::diff`] gives.
 pub const DIFF_MAX_BYTES: u64 = 4 * 1024 * 1024;
 const LOG_MAX_COMMITS: usize = 500;
-
-/// Run by the fetching git on a local source, which may belong to somebody else.
-const UPLOAD_PACK: &str = "git -c 'safe.directory=*' upload-pack";
 
 const SETTINGS: &[(&str, &str)] = &[
     ("gc.auto", "0"),
@@ -68,11 +65,14 @@ pub struct Mirror {
 
 impl Mirror {
     /// Opens the mirror at `dir`, making it first if there is none, and remembers where it fetches from.
+    /// The caller holds the project's lock.
     ///
     /// The source, which may carry a credential, is kept in memory only.
     pub async fn ensure(dir: impl AsRef<Path>, source: &str) -> Result<Self> {
         let dir = absolute(dir.as_ref())?;
-        if !dir.join("HEAD").exists() {
+        if dir.join("HEAD").exists() {
+            stale::clear_locks(&dir)?;
+        } else {
             Self::make(&dir, source).await?;
         }
         Ok(Self { dir, source: Some(source.to_owned()) })
@@ -139,13 +139,17 @@ impl Mirror {
                 stderr: "this mirror was opened without its source".to_owned(),
             });
         };
-        let from = match local_path(source) {
-            Some(path) => Repo::discover(path).await?.git_dir().display().to_string(),
-            None => source.clone(),
+        let (from, upload_pack) = match local_path(source) {
+            Some(path) => {
+                let repo = Repo::discover(path).await?;
+                (repo.git_dir().display().to_string(), upload_pack(repo.owner()))
+            }
+            None => (source.clone(), upload_pack(None)),
         };
+        stale::clear_locks(&self.dir)?;
         self.git("fetch")
             .args(["--quiet", "--no-write-fetch-head", "--no-auto-maintenance", "--update-shallow"])
-            .args(["--prune", "--no-tags", "--upload-pack", UPLOAD_PACK, "--", &from])
+            .args(["--prune", "--no-tags", "--upload-pack", &upload_pack, "--", &from])
             .args(["+refs/heads/*:refs/remotes/source/*", "+refs/tags/*:refs/tags/*"])
             .limit(LONG)
             .bytes()
@@ -294,6 +298,13 @@ impl Mirror {
     pub(crate) fn git(&self, operation: &str) -> Git {
         Git::bare(&self.dir, operation)
     }
+}
+
+/// What the fetching git runs on a local source. It runs as the source's owner: as root it would hand out
+/// whatever the source's settings and borrowed objects point to.
+fn upload_pack(owner: Option<Owner>) -> String {
+    let prefix = owner.map(Owner::shell_prefix).unwrap_or_default();
+    format!("{prefix}git -c 'safe.directory=*' upload-pack")
 }
 
 /// The path, when a source is one: absolute, or `file://`.

@@ -37,6 +37,7 @@ pub async fn publish_branch(mirror: &Mirror, repo_path: &Path, branch: &str) -> 
     if let Some((_, work_tree)) = repo.checked_out().await?.into_iter().find(|(name, _)| name == branch) {
         return Err(Error::CheckedOut { branch: branch.to_owned(), work_tree });
     }
+    check_writable(&repo, branch, old.as_deref(), new.len()).await?;
     send_objects(mirror, &repo, &new).await?;
     if let Some(old) = &old {
         let follows = repo.git("merge-base").args(["--is-ancestor", old, &new]).holds().await?;
@@ -52,6 +53,20 @@ pub async fn publish_branch(mirror: &Mirror, repo_path: &Path, branch: &str) -> 
         .bytes()
         .await?;
     Ok(if old.is_some() { Published::Updated } else { Published::Created })
+}
+
+/// Tries to lock the branch, and lets go of it: before anything is sent it is known whether it can be written.
+async fn check_writable(repo: &Repo, branch: &str, old: Option<&str>, id_length: usize) -> Result<()> {
+    let old = old.map_or_else(|| "0".repeat(id_length), str::to_owned);
+    let orders = format!("start\nverify refs/heads/{branch} {old}\nprepare\nabort\n");
+    let tried = repo.git("update-ref").args(["--no-deref", "--stdin"]).stdin(orders).bytes().await;
+    match tried {
+        Err(Error::Failed { operation, stderr }) => {
+            let stderr = format!("the repository {} cannot be written: {stderr}", repo.path().display());
+            Err(Error::Failed { operation, stderr })
+        }
+        other => other.map(drop),
+    }
 }
 
 /// Brings the commit and what it needs into the repository, without any ref.
@@ -88,6 +103,9 @@ async fn pipe(from: &Git, to: &Git, wanted: Vec<u8>) -> Result<()> {
     let taken = sink.wait().await.map_err(Error::io("waiting for git"))?;
     match (sent.success(), taken.success()) {
         (true, true) => Ok(()),
+        // A sender whose receiver is gone ends too, mostly without a word: the receiver knows the cause. A
+        // receiver that got half a pack complains too, but then the sender has said why.
+        (false, false) if said.trim().is_empty() => Err(to.failed(&answered)),
         (false, _) => Err(from.failed(&said)),
         (true, false) => Err(to.failed(&answered)),
     }

@@ -59,6 +59,11 @@ impl Repo {
         &self.git_dir
     }
 
+    /// The user whose it is, if we are root and it is somebody else's.
+    pub(crate) fn owner(&self) -> Option<Owner> {
+        self.owner
+    }
+
     /// Whether there is no work tree.
     pub fn is_bare(&self) -> bool {
         self.bare

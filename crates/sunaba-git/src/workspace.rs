@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 use crate::command::{Git, LONG, absolute};
 use crate::{Error, Mirror, Result, validate_branch_name};
 
+/// What tools leave behind and nobody means to commit, where the repository itself says nothing about it.
+const EXCLUDED: &str = "__pycache__/\n*.pyc\n.pytest_cache/\n.mypy_cache/\n";
+
 /// What the clone looks like from inside.
 #[derive(Debug, Clone, Copy)]
 pub struct WorkspaceSpec<'a> {
@@ -69,6 +72,9 @@ async fn init(mirror: &Mirror, dir: &Path, spec: WorkspaceSpec<'_>, commit: &str
     let mut settings = fs::read_to_string(&config).map_err(Error::io("reading the clone's settings"))?;
     settings.push_str(&clone_settings(spec));
     fs::write(&config, settings).map_err(Error::io("writing the clone's settings"))?;
+    fs::create_dir_all(dir.join(".git/info"))
+        .and_then(|()| fs::write(dir.join(".git/info/exclude"), EXCLUDED))
+        .map_err(Error::io("writing what the clone leaves out"))?;
     let shallow = mirror.dir().join("shallow");
     if shallow.exists() {
         fs::copy(&shallow, dir.join(".git/shallow")).map_err(Error::io("copying the shallow list"))?;

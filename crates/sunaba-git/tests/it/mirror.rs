@@ -1,6 +1,10 @@
-use sunaba_git::{Error, Mirror};
+use std::fs::File;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::time::Duration;
 
-use crate::support::{World, git};
+use sunaba_git::{Error, Mirror, chown_tree};
+
+use crate::support::{World, commit, git};
 
 #[tokio::test]
 async fn a_mirror_follows_its_source_and_keeps_sandbox_branches() {
@@ -90,4 +94,53 @@ async fn a_mirror_is_made_once_and_writes_its_source_nowhere() {
     assert!(!config.contains(&world.source()));
     assert!(!mirror.dir().join("FETCH_HEAD").exists());
     assert!(Mirror::open(world.dir.path().join("none.git")).is_err());
+}
+
+#[tokio::test]
+async fn old_locks_go_and_fresh_ones_stay() {
+    let world = World::new();
+    let mirror = world.mirror().await;
+    let second = world.commit("README.md", "again\n");
+    let old = [
+        mirror.dir().join("refs/heads/main.lock"),
+        mirror.dir().join("refs/remotes/source/main.lock"),
+        mirror.dir().join("packed-refs.lock"),
+    ];
+    for path in &old {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let file = File::create(path).unwrap();
+        let made = file.metadata().unwrap().modified().unwrap();
+        file.set_modified(made - Duration::from_secs(3600)).unwrap();
+    }
+    let fresh = mirror.dir().join("refs/heads/other.lock");
+    File::create(&fresh).unwrap();
+    mirror.fetch().await.expect("what a killed git left is no obstacle");
+    assert_eq!(mirror.resolve("refs/heads/main").await.unwrap(), second);
+    assert!(old.iter().all(|path| !path.exists()));
+    assert!(fresh.exists(), "somebody may be at work");
+}
+
+#[tokio::test]
+async fn as_root_a_repository_hands_out_only_what_its_owner_may_read() {
+    let world = World::new();
+    if std::fs::metadata(&world.repo).unwrap().uid() != 0 {
+        return; // Only root has anything to keep apart.
+    }
+    std::fs::set_permissions(world.dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let secret = world.dir.path().join("secret");
+    std::fs::create_dir(&secret).unwrap();
+    git(&secret, &["init", "-q", "-b", "main"]);
+    let hidden = commit(&secret, "key.txt", "nobody else's");
+    std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let borrowed = format!("{}\n", secret.join(".git/objects").display());
+    std::fs::create_dir_all(world.repo.join(".git/objects/info")).unwrap();
+    chown_tree(&world.repo, 200_322, 200_322).await.unwrap();
+    let mirror = world.mirror().await;
+    assert!(mirror.branch_commit("main").await.unwrap().is_some(), "an honest repository is fetched");
+    std::fs::write(world.repo.join(".git/objects/info/alternates"), borrowed).unwrap();
+    std::fs::write(world.repo.join(".git/refs/heads/stolen"), format!("{hidden}\n")).unwrap();
+    chown_tree(&world.repo, 200_322, 200_322).await.unwrap();
+    let _ = mirror.fetch().await;
+    assert!(mirror.resolve(&hidden).await.is_err(), "another's commit came along");
+    assert_eq!(mirror.branch_commit("stolen").await.unwrap(), None);
 }

@@ -108,3 +108,36 @@ async fn hooks_of_the_repository_do_not_run() {
     git(&world.repo, &["branch", "by-hand"]);
     assert!(proof.exists(), "the hook would have run");
 }
+
+#[tokio::test]
+async fn a_repository_that_cannot_be_written_says_so() {
+    let world = World::new();
+    let mirror = world.mirror().await;
+    mirror.create_branch("feature-x", "main").await.unwrap();
+    push(&world, &mirror, "feature-x", "one");
+    std::fs::set_permissions(world.dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    if std::fs::metadata(&world.repo).unwrap().uid() == 0 {
+        chown_tree(&world.repo, 200_323, 200_323).await.unwrap();
+    }
+    for closed in [".git/refs/heads", ".git/objects"] {
+        // Objects go into directories that exist, too.
+        let mut open = vec![world.repo.join(closed)];
+        let mut all = Vec::new();
+        while let Some(dir) = open.pop() {
+            let entries = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path());
+            open.extend(entries.filter(|path| path.is_dir()));
+            all.push(dir);
+        }
+        let set = |mode| {
+            for dir in &all {
+                std::fs::set_permissions(dir, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+            }
+        };
+        set(0o555);
+        let error = publish_branch(&mirror, &world.repo, "feature-x").await.unwrap_err().to_string();
+        set(0o755);
+        assert!(error.contains("Permission denied") || error.contains("insufficient permission"), "{error}");
+        assert!(!error.contains("without a word"), "{error}");
+    }
+    assert_eq!(publish_branch(&mirror, &world.repo, "feature-x").await.unwrap(), Published::Created);
+}

@@ -63,3 +63,19 @@ async fn giving_a_tree_away_follows_no_link() {
     }
     assert_eq!(std::fs::metadata(&outside).unwrap().uid(), me.uid());
 }
+
+#[tokio::test]
+async fn what_python_leaves_behind_is_not_committed() {
+    let world = World::new();
+    let mirror = world.mirror().await;
+    mirror.create_branch("feature/1-x", "main").await.unwrap();
+    let dir = world.dir.path().join("ws");
+    prepare_workspace(&mirror, &dir, spec(mirror.objects_dir().to_str().unwrap(), None)).await.unwrap();
+    std::fs::create_dir_all(dir.join("pkg/__pycache__")).unwrap();
+    std::fs::create_dir_all(dir.join(".pytest_cache")).unwrap();
+    for path in ["pkg/__pycache__/a.cpython-313.pyc", "old.pyc", ".pytest_cache/x", "pkg/a.py"] {
+        std::fs::write(dir.join(path), "x").unwrap();
+    }
+    git(&dir, &["add", "--all"]);
+    assert_eq!(git(&dir, &["diff", "--cached", "--name-only"]), "pkg/a.py");
+}
