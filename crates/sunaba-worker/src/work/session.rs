@@ -33,6 +33,7 @@ pub(super) fn run(identity: &Identity, lookup: Lookup<'_>) -> anyhow::Result<boo
         Spool::open(&identity.home.join(".sunaba/spool"), SPOOL_MAX_BYTES).context("open the spool")?;
     let reporter = Reporter::new(identity, spool);
     let assignment = Assignment::read(lookup);
+    tracing::info!(sandbox = identity.sandbox_id, "the worker started");
     reporter.emit("agent.started", Source::Agent, started(assignment.as_ref().ok()));
     let (upkeep, inbox) = Upkeep::start(identity, &reporter)?;
     let runtime =
@@ -114,7 +115,9 @@ impl Session<'_> {
             .await
             .map_err(|error| Failure::new("workspace", "configuration", format!("{error:#}")))?;
         let sink = Arc::new(Sink::new(self.reporter.clone(), Arc::clone(&self.upkeep.waiting)));
+        tracing::info!(model = assignment.model, branch = assignment.branch, "the agent starts");
         let outcome = self.run_agent(assignment, inbox, Arc::clone(&sink)).await;
+        tracing::info!(turns = outcome.turns, stop_reason = outcome.stop_reason(), "the agent ended");
         let captured = self.until_grace_ends(self.make_safe(assignment, &repository)).await;
         let Safe { captured, pushed, trouble } = captured.unwrap_or_else(|error| Safe {
             captured: Captured::default(),
@@ -168,8 +171,10 @@ impl Session<'_> {
         let local = self.terminated.patience(LOCAL_PATIENCE, GRACE_TELLING);
         let captured = repository.capture(&assignment.title, &self.identity.sandbox_id, local).await?;
         if !captured.committed {
+            tracing::info!("nothing was committed");
             return Ok(Safe { captured, pushed: false, trouble: None });
         }
+        tracing::info!(commit = captured.head, files = captured.files_changed, "the work is committed");
         if self.upkeep.over.is_cancelled() {
             let trouble = Some(anyhow::anyhow!("not pushed: this attempt is over"));
             return Ok(Safe { captured, pushed: false, trouble });
@@ -177,6 +182,11 @@ impl Session<'_> {
         let patience = self.terminated.patience(PATIENCE, GRACE_TELLING);
         let trouble =
             repository.push(&captured.head, patience, PUSH_ATTEMPTS).await.context("push the work").err();
+        match &trouble {
+            None => tracing::info!(branch = assignment.branch, "the work is pushed"),
+            // Why is told with the end.
+            Some(_) => tracing::warn!(branch = assignment.branch, "the work could not be pushed"),
+        }
         Ok(Safe { captured, pushed: trouble.is_none(), trouble })
     }
 
@@ -202,7 +212,8 @@ impl Session<'_> {
             ),
         };
         if let Err(failure) = &result {
-            tracing::error!(phase = failure.phase, error = failure.error, "the run failed");
+            let error = self.reporter.without_token(&failure.error);
+            tracing::error!(phase = failure.phase, error, "the run failed");
             let fields =
                 json!({"error": failure.error, "phase": failure.phase, "error_class": failure.class});
             self.reporter.emit("agent.failed", Source::Agent, object(fields));
@@ -218,6 +229,7 @@ impl Session<'_> {
         if !flushed {
             tracing::warn!("ended before the server had every event");
         }
+        tracing::info!(reason, "the worker ends");
         succeeded && flushed
     }
 

@@ -8,6 +8,9 @@ use sunaba_types::Source;
 
 use super::report::Reporter;
 
+/// Of a tool's name in the worker's own output; the model may have made it up.
+const TOOL_MAX_CHARS: usize = 64;
+
 /// The agent's side of the report.
 #[derive(Debug)]
 pub(super) struct Sink {
@@ -32,6 +35,19 @@ impl Sink {
     }
 
     fn tell(&self, event: &AgentEvent) {
+        match event {
+            AgentEvent::ToolUse { tool, turn, .. } => {
+                let tool: String = self.reporter.without_token(tool).chars().take(TOOL_MAX_CHARS).collect();
+                tracing::info!(turn, tool, "the agent uses a tool");
+            }
+            AgentEvent::StreamError { turn, retrying, .. } => {
+                tracing::warn!(turn, retrying, "a model call failed");
+            }
+            AgentEvent::Error { error_class, phase, .. } => {
+                tracing::warn!(class = error_class.as_str(), phase, "the agent gave up");
+            }
+            _ => {}
+        }
         self.reporter.emit(event.event_type(), Source::Agent, event.payload());
     }
 }

@@ -69,6 +69,10 @@ impl Bench {
     }
 
     fn start(&self) -> Child {
+        self.start_with_stderr(Stdio::inherit())
+    }
+
+    fn start_with_stderr(&self, stderr: Stdio) -> Child {
         Command::new(env!("CARGO_BIN_EXE_sunaba-worker"))
             .arg("work")
             .env_clear()
@@ -77,6 +81,7 @@ impl Bench {
             .envs(crate::work::environment(&self.url))
             .env("CWD", self.workspace())
             .stdin(Stdio::null())
+            .stderr(stderr)
             .kill_on_drop(true)
             .spawn()
             .unwrap()
@@ -163,6 +168,46 @@ async fn the_whole_story_is_told_and_the_work_is_pushed() {
     for event in &state.events {
         assert_eq!(event["event_data"]["sandbox_id"], "sbx_test", "{event}");
         assert_eq!(event["event_data"]["task_id"], "task_test", "{event}");
+    }
+}
+
+#[tokio::test]
+async fn the_token_is_in_no_event() {
+    let shown = bash("echo \"first $SANDBOX_TOKEN last\"; echo $SANDBOX_TOKEN > file.txt");
+    let write = bash("cat file.txt >&2; printf %s the-; sleep 0.2; echo token");
+    let bench = Bench::new(vec![shown, write, say("it is the-token")]).await;
+    assert!(bench.run().await.success());
+    let state = bench.server.state();
+    let told: Vec<String> = state.events.iter().map(ToString::to_string).collect();
+    let with: Vec<_> = told.iter().filter(|event| event.contains("the-token")).collect();
+    assert!(with.is_empty(), "{with:#?}");
+    assert!(told.iter().any(|event| event.contains("first [sandbox token] last")), "{told:#?}");
+}
+
+#[tokio::test]
+async fn its_own_output_tells_the_steps_and_no_secret() {
+    let bench =
+        Bench::new(vec![bash("echo $SANDBOX_TOKEN private-output > new.txt; cat new.txt"), say("done")])
+            .await;
+    let log = bench.dir.path().join("output");
+    let mut worker = bench.start_with_stderr(std::fs::File::create(&log).unwrap().into());
+    assert!(ended(&mut worker).await.success());
+    let output = std::fs::read_to_string(&log).unwrap();
+    let mut rest = output.as_str();
+    for step in [
+        "the worker started",
+        "the agent starts",
+        "tool=\"Bash\"",
+        "the agent ended",
+        "the work is committed",
+        "the work is pushed",
+        "the worker ends",
+    ] {
+        let at = rest.find(step).unwrap_or_else(|| panic!("{step} in its place: {output}"));
+        rest = &rest[at + step.len()..];
+    }
+    for private in ["the-token", "private-output", "Do the thing"] {
+        assert!(!output.contains(private), "{private}: {output}");
     }
 }
 

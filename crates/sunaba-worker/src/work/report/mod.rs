@@ -18,6 +18,9 @@ pub(super) use self::sender::Sender;
 pub use self::spool::{SPOOL_MAX_BYTES, Spool};
 use super::config::Identity;
 
+/// Stands where the sandbox's token would.
+const TOKEN_MARK: &str = "[sandbox token]";
+
 /// How far the spool has been written and acknowledged, for those who wait on it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Progress {
@@ -29,13 +32,20 @@ pub(super) struct Progress {
 #[derive(Debug, Clone)]
 pub struct Reporter(Arc<Inner>);
 
-#[derive(Debug)]
 struct Inner {
+    /// Left out of everything that is told: whoever may read the story may not act as the sandbox.
+    token: String,
     spool: Mutex<Spool>,
     progress: watch::Sender<Progress>,
     fixed: Map<String, Value>,
     emitted: AtomicU64,
     heard: AtomicBool,
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inner").field("spool", &self.spool).finish_non_exhaustive()
+    }
 }
 
 impl Reporter {
@@ -48,6 +58,7 @@ impl Reporter {
         let waiting = spool.waiting_events();
         let progress = watch::Sender::new(Progress { emitted: waiting, acknowledged: 0 });
         Self(Arc::new(Inner {
+            token: identity.token.clone(),
             spool: Mutex::new(spool),
             progress,
             fixed,
@@ -72,12 +83,19 @@ impl Reporter {
         for (name, value) in &self.0.fixed {
             fields.entry(name.clone()).or_insert_with(|| value.clone());
         }
+        let mut fields = Value::Object(fields);
+        redact(&mut fields, &self.0.token);
         serde_json::json!({
             "event_id": new_event_id(),
             "event_type": event_type,
             "source": source.as_str(),
             "event_data": fields,
         })
+    }
+
+    /// A text without the sandbox's token.
+    pub(super) fn without_token(&self, text: &str) -> String {
+        text.replace(&self.0.token, TOKEN_MARK)
     }
 
     /// Events emitted by this process.
@@ -113,5 +131,39 @@ impl Reporter {
 
     fn spool(&self) -> MutexGuard<'_, Spool> {
         self.0.spool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Puts the mark in the place of the token, in names too.
+fn redact(value: &mut Value, token: &str) {
+    match value {
+        Value::String(text) if text.contains(token) => *text = text.replace(token, TOKEN_MARK),
+        Value::Array(items) => items.iter_mut().for_each(|item| redact(item, token)),
+        Value::Object(fields) => {
+            fields.values_mut().for_each(|field| redact(field, token));
+            if fields.keys().any(|name| name.contains(token)) {
+                let named = std::mem::take(fields).into_iter();
+                fields.extend(named.map(|(name, field)| (name.replace(token, TOKEN_MARK), field)));
+            }
+        }
+        Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_token_is_left_out_wherever_it_stands() {
+        let mut value = json!({"a": ["x sun_1 y", {"sun_1": 1}], "b": {"c": "sun_1sun_1"}, "d": "sun_2"});
+        redact(&mut value, "sun_1");
+        let mark = TOKEN_MARK;
+        let expected = json!({
+            "a": [format!("x {mark} y"), {mark: 1}], "b": {"c": format!("{mark}{mark}")}, "d": "sun_2",
+        });
+        assert_eq!(value, expected);
     }
 }
