@@ -24,6 +24,8 @@ pub struct Limits {
     pub request_timeout: Duration,
     /// How long the body of a request may pause.
     pub body_timeout: Duration,
+    /// How many bytes of request bodies are in memory at once, of all callers together.
+    pub body_bytes: usize,
 }
 
 impl Limits {
@@ -38,6 +40,7 @@ impl Default for Limits {
             events_per_second: 50_000,
             request_timeout: Duration::from_secs(30),
             body_timeout: Duration::from_secs(30),
+            body_bytes: 256 * 1024 * 1024,
         }
     }
 }

@@ -16,6 +16,7 @@ use tokio::net::UnixListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::descriptors;
 use crate::layers::gate::Door;
 use crate::serve::accept_loop;
 
@@ -58,8 +59,9 @@ impl Doors {
         let stop = self.shutdown.child_token();
         let opened = Opened { socket, stop: stop.clone() };
         self.open.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone(), opened);
-        let (router, door) = (self.router.clone(), Door(id.clone()));
-        self.tasks.spawn(async move { accept_loop(&listener, &router, Some(&door), &stop).await });
+        let (router, door) = (self.router.clone(), Door::of(id.clone()));
+        let most = descriptors::door_connections();
+        self.tasks.spawn(async move { accept_loop(&listener, &router, Some(&door), most, &stop).await });
         Ok(())
     }
 

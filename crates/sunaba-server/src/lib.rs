@@ -11,6 +11,8 @@ mod api;
 pub mod auth;
 mod blobs;
 mod config;
+mod counted;
+mod descriptors;
 mod doors;
 mod extract;
 mod hub;

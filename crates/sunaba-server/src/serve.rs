@@ -3,9 +3,13 @@
 //! Stopping: no new connection is taken; idle ones are closed; requests in
 //! work get [`DRAIN`] to finish (live streams and long polls end by themselves,
 //! because they watch the same shutdown token); then what is left is dropped.
+//!
+//! A listener takes only so many connections at once. Past that it takes none until one is closed: who
+//! comes waits in the kernel's queue, and nobody else's listener notices.
 
 use std::convert::Infallible;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -15,10 +19,13 @@ use hyper::body::Incoming;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
+use crate::counted::Counted;
+use crate::descriptors;
 use crate::layers::gate::Door;
 
 /// How long requests in work may take once the server stops. With what follows it stays below ten seconds.
@@ -30,7 +37,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves the router on a TCP listener until `shutdown`, then drains.
 pub async fn serve(listener: TcpListener, router: Router, shutdown: CancellationToken) -> io::Result<()> {
-    accept_loop(&listener, &router, None, &shutdown).await;
+    accept_loop(&listener, &router, None, descriptors::tcp_connections(), &shutdown).await;
     Ok(())
 }
 
@@ -59,18 +66,24 @@ impl Accept for UnixListener {
     }
 }
 
-/// Takes connections until `stop`, then waits for those that are open.
+/// Takes connections until `stop`, at most `most` at once, then waits for those that are open.
 pub(crate) async fn accept_loop<L: Accept>(
     listener: &L,
     router: &Router,
     door: Option<&Door>,
+    most: usize,
     stop: &CancellationToken,
 ) {
+    let places = Arc::new(Semaphore::new(most));
     let connections = TaskTracker::new();
     loop {
+        let next = async {
+            let place = Arc::clone(&places).acquire_owned().await.map_err(io::Error::other)?;
+            Ok::<_, io::Error>(Counted::new(listener.accept_one().await?, place))
+        };
         let accepted = tokio::select! {
             () = stop.cancelled() => break,
-            accepted = listener.accept_one() => accepted,
+            accepted = next => accepted,
         };
         match accepted {
             Ok(stream) => {

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::auth::TokenCache;
+use crate::extract::BodyBudget;
 use crate::layers::rate::RateLimits;
 use crate::liveness::Liveness;
 use crate::{BlobFiles, DiffSource, Hub, LogSource, ReadyCheck, ServerConfig};
@@ -73,6 +74,7 @@ pub struct Inner {
     pub hub: Hub,
     pub(crate) tokens: TokenCache,
     pub(crate) rates: RateLimits,
+    pub(crate) bodies: BodyBudget,
     pub(crate) liveness: Liveness,
     pub(crate) tasks: TaskTracker,
 }
@@ -85,6 +87,7 @@ impl AppState {
             hub,
             tokens: TokenCache::new(Arc::clone(&parts.store), Arc::clone(&parts.clock)),
             rates: RateLimits::new(parts.config.limits),
+            bodies: BodyBudget::new(parts.config.limits.body_bytes),
             liveness: Liveness::new(Arc::clone(&parts.store), Arc::clone(&parts.clock)),
             tasks: TaskTracker::new(),
             parts,

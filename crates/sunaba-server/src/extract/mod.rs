@@ -6,7 +6,7 @@ pub(crate) mod list;
 mod params;
 mod path;
 
-pub(crate) use body::JsonBody;
+pub(crate) use body::{BodyBudget, JsonBody};
 pub(crate) use fields::{Fields, Text};
 pub(crate) use params::Params;
 pub(crate) use path::{BlobPath, IdPath};

@@ -10,11 +10,25 @@ use sunaba_types::SandboxId;
 use super::patience::Patience;
 use super::token_path;
 use crate::auth::{self, Identity, Role};
+use crate::extract::BodyBudget;
 use crate::{ApiError, AppState, AuthMode};
 
 /// The sandbox whose door a request came through.
 #[derive(Debug, Clone)]
-pub(crate) struct Door(pub(crate) SandboxId);
+pub(crate) struct Door {
+    pub(crate) sandbox_id: SandboxId,
+    /// What the bodies that come through it may hold of the server's memory.
+    pub(crate) bodies: BodyBudget,
+}
+
+impl Door {
+    /// One sandbox's bodies together; two of the largest batches.
+    const BODY_BYTES: usize = 2 * sunaba_types::limits::BATCH_MAX_BYTES;
+
+    pub(crate) fn of(sandbox_id: SandboxId) -> Self {
+        Self { sandbox_id, bodies: BodyBudget::new(Self::BODY_BYTES) }
+    }
+}
 
 /// A token that stood in the path.
 #[derive(Debug, Clone)]
@@ -87,7 +101,7 @@ pub(crate) async fn recognise(
     headers: &HeaderMap,
     extensions: &Extensions,
 ) -> Result<Identity, ApiError> {
-    if let Some(Door(sandbox_id)) = extensions.get() {
+    if let Some(Door { sandbox_id, .. }) = extensions.get() {
         return through_door(state, token, sandbox_id).await;
     }
     match (state.config().auth, token) {

@@ -103,3 +103,30 @@ async fn a_door_in_a_long_directory_opens_too() {
     doors.open(&work.sandbox.id, &dir).await.expect("a long path is no obstacle");
     assert!(dir.join("gateway.sock").exists());
 }
+
+#[tokio::test]
+async fn a_sandbox_that_dials_without_end_fills_only_its_own_door() {
+    let app = TestApp::start().await;
+    let (greedy, other) = (app.work("greedy").await, app.work("other").await);
+    let doors = Doors::new(app.router.clone(), CancellationToken::new());
+    let (dir, other_dir) = (app.path("greedy"), app.path("other"));
+    doors.open(&greedy.sandbox.id, &dir).await.expect("the door opens");
+    doors.open(&other.sandbox.id, &other_dir).await.expect("the door opens");
+    let socket = dir.join("gateway.sock");
+    let mut held = Vec::new();
+    for _ in 0..128 {
+        held.push(UnixStream::connect(&socket).await.expect("it is taken or queued"));
+    }
+    let event = "{\"event_type\":\"agent.started\"}";
+    let (path, token) = (greedy.path("/events"), greedy.worker.token.clone());
+    let late = tokio::spawn(async move { ask(&socket, "POST", &path, token.as_deref(), event).await });
+    let elsewhere = other_dir.join("gateway.sock");
+    let (path, token) = (other.path("/events"), other.worker.token.as_deref());
+    for _ in 0..20 {
+        assert_eq!(status(&ask(&elsewhere, "POST", &path, token, event).await), "200");
+        app.admin.get("/api/v1/sandboxes").await.expect(200);
+    }
+    assert!(!late.is_finished(), "one more than the door takes was let in");
+    drop(held);
+    assert_eq!(status(&late.await.expect("the late one is answered")), "200");
+}

@@ -173,3 +173,37 @@ async fn numbers_are_kept() {
     let route = "route=\"/api/v1/sandboxes/{id}/events\"";
     assert!(numbers.text.contains(route), "by route, not by path: {}", numbers.text);
 }
+
+#[tokio::test]
+async fn bodies_that_fill_the_memory_allowed_make_others_wait_and_come_again() {
+    use tokio::io::AsyncWriteExt as _;
+    let app = Setup::default().config(|c| c.limits.body_bytes = 512 * 1024).start().await;
+    let work = app.work("p").await;
+    let address = app.admin.url.strip_prefix("http://").unwrap().to_owned();
+    let token = work.worker.token.as_deref().unwrap();
+    let mut slow = tokio::net::TcpStream::connect(&address).await.unwrap();
+    let head = format!(
+        "POST {} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {token}\r\ncontent-type: application/json\r\ncontent-length: 1000000\r\n\r\n",
+        work.path("/events")
+    );
+    slow.write_all(head.as_bytes()).await.unwrap();
+    slow.write_all(&vec![b' '; 450_000]).await.unwrap();
+    let large = json!({"event_type": "x", "event_data": {"text": "y".repeat(200_000)}});
+    let refused = sunaba_testkit::within("the slow body has taken its share", async {
+        loop {
+            let answer = app.admin.post(&work.path("/events"), large.clone()).await;
+            if answer.status == 503 {
+                return answer;
+            }
+        }
+    })
+    .await;
+    refused.expect_problem(503, "too_much_in_flight");
+    assert!(!refused.header("retry-after").is_empty());
+    work.say("x", json!({"small": true})).await;
+    drop(slow);
+    sunaba_testkit::eventually("what was held is given back", async || {
+        app.admin.post(&work.path("/events"), large.clone()).await.status == 200
+    })
+    .await;
+}

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use sunaba_store::{Append, AppendOutcome, Error, Rejection, Result};
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::fault::{Fault, told};
 use crate::unit::Unit;
@@ -72,24 +72,34 @@ pub(crate) struct AppendJob {
     pub(crate) append: Append,
     outcomes: Vec<AppendOutcome>,
     reply: oneshot::Sender<Result<Vec<AppendOutcome>>>,
+    /// Its part of the bytes that may wait.
+    _room: OwnedSemaphorePermit,
 }
 
 impl AppendJob {
-    pub(crate) fn new(append: Append, reply: oneshot::Sender<Result<Vec<AppendOutcome>>>) -> Self {
+    pub(crate) fn new(
+        append: Append,
+        reply: oneshot::Sender<Result<Vec<AppendOutcome>>>,
+        room: OwnedSemaphorePermit,
+    ) -> Self {
         let unanswered = Err(Rejection::Refused("not stored".to_owned()));
         let outcomes = vec![unanswered; append.events.len()];
-        Self { append, outcomes, reply }
+        Self { append, outcomes, reply, _room: room }
     }
 
     /// Number of events and of payload bytes.
     pub(crate) fn weight(&self) -> (usize, usize) {
-        let bytes = self.append.events.iter().map(|event| event.payload.as_str().len()).sum();
-        (self.append.events.len(), bytes)
+        (self.append.events.len(), payload_bytes(&self.append))
     }
 
     pub(crate) fn decide(&mut self, index: usize, outcome: AppendOutcome) {
         self.outcomes[index] = outcome;
     }
+}
+
+/// The payloads of a request, in bytes.
+pub(crate) fn payload_bytes(append: &Append) -> usize {
+    append.events.iter().map(|event| event.payload.as_str().len()).sum()
 }
 
 pub(crate) enum Job {

@@ -2,18 +2,20 @@
 //!
 //! Two bounded lanes lead to it: one for messages, claims and state changes,
 //! one for events. It takes everything that waits (the first lane first),
-//! commits it as one transaction and only then answers. A full lane makes the
-//! caller wait briefly and then fails it as unavailable: memory stays bounded.
+//! commits it as one transaction and only then answers. A full lane (by number or
+//! by bytes) makes the caller wait briefly and then fails it as unavailable: memory
+//! stays bounded.
 
 mod batch;
 mod job;
 mod wal;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sqlx::sqlite::SqliteConnectOptions;
 use sunaba_store::{Append, AppendOutcome, Result};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -22,12 +24,14 @@ pub(crate) use job::Command;
 
 use crate::fault::{WriterAway, told_again};
 use crate::unit::Unit;
-use job::{AppendJob, Job, Pending};
+use job::{AppendJob, Job, Pending, payload_bytes};
 
 /// How many commands may wait.
 const PRIORITY_LANE: usize = 1024;
 /// How many append requests may wait.
 const EVENT_LANE: usize = 4096;
+/// How many bytes of events may wait or be in work, in KiB.
+const EVENT_LANE_KIB: u32 = 64 * 1024;
 /// How long a caller waits for a place in a full lane.
 const ENQUEUE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a caller waits for its answer. Only a disk that hangs takes this long, and giving up
@@ -47,6 +51,7 @@ const BATCH_BYTES: usize = 8 * 1024 * 1024;
 pub(crate) struct Writer {
     priority: mpsc::Sender<Job>,
     events: mpsc::Sender<AppendJob>,
+    event_room: Arc<Semaphore>,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
@@ -61,7 +66,8 @@ impl Writer {
             Service { priority: priority_lane, events: event_lane, stop: stop.clone(), connect, hint };
         tasks.spawn(service.run(unit));
         tasks.close();
-        Self { priority, events, stop, tasks }
+        let event_room = Arc::new(Semaphore::new(EVENT_LANE_KIB as usize));
+        Self { priority, events, event_room, stop, tasks }
     }
 
     /// Runs a command in the next transaction and answers once that is durable.
@@ -73,8 +79,15 @@ impl Writer {
 
     /// Appends events in the next transaction and answers once that is durable.
     pub(crate) async fn append(&self, append: Append) -> Result<Vec<AppendOutcome>> {
+        let kib = u32::try_from(payload_bytes(&append) / 1024 + 1).unwrap_or(u32::MAX).min(EVENT_LANE_KIB);
+        let room = Arc::clone(&self.event_room).acquire_many_owned(kib);
+        let room = match timeout(ENQUEUE_TIMEOUT, room).await {
+            Ok(Ok(room)) => room,
+            Ok(Err(_)) => return Err(WriterAway::Closed.into()),
+            Err(_) => return Err(WriterAway::Overrun.into()),
+        };
         let (reply, answer) = oneshot::channel();
-        enqueue(&self.events, AppendJob::new(append, reply)).await?;
+        enqueue(&self.events, AppendJob::new(append, reply, room)).await?;
         answered(answer).await
     }
 
@@ -196,5 +209,50 @@ impl Service {
         }
         tracing::warn!(%error, waiting = jobs.len(), "the store could not commit");
         jobs.into_iter().for_each(|job| job.fail(told_again(error)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use sunaba_types::{EventPayload, NewEvent, SandboxId, Source};
+
+    use super::*;
+
+    /// A request of nine megabytes.
+    fn heavy() -> Append {
+        let payload = EventPayload::from_value(&json!({"text": "x".repeat(1_000_000)})).unwrap();
+        let event = NewEvent {
+            event_id: "e".to_owned(),
+            event_type: "x".to_owned(),
+            source: Source::Agent,
+            payload,
+            step: None,
+        };
+        let writer = sunaba_store::Writer::Registrar;
+        Append { sandbox_id: SandboxId::generate(), writer, events: vec![event; 9] }
+    }
+
+    #[tokio::test]
+    async fn what_waits_is_bounded_by_bytes_too() {
+        let (priority, _commands) = mpsc::channel(1);
+        let (events, mut lane) = mpsc::channel(EVENT_LANE);
+        let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+        let event_room = Arc::new(Semaphore::new(EVENT_LANE_KIB as usize));
+        let writer = Arc::new(Writer { priority, events, event_room, stop, tasks });
+        let post = || {
+            let writer = Arc::clone(&writer);
+            tokio::spawn(async move { writer.append(heavy()).await })
+        };
+        let waiting: Vec<_> = (0..7).map(|_| post()).collect();
+        let refused = post().await.unwrap().unwrap_err();
+        assert!(format!("{refused:?}").contains("Overrun"), "{refused:?}");
+        assert_eq!(lane.len(), 7);
+        lane.close();
+        while lane.try_recv().is_ok() {}
+        for post in waiting {
+            assert!(post.await.unwrap().is_err());
+        }
+        assert_eq!(writer.event_room.available_permits(), EVENT_LANE_KIB as usize, "room is given back");
     }
 }

@@ -90,7 +90,7 @@ pub async fn refuses_illegal_steps_whole(world: World) {
     let before = world.store.feed_head().await.expect("up");
     for (trigger, task_trigger) in [
         (SandboxTrigger::ResultRecorded, None),
-        (SandboxTrigger::Fail, Some(TaskTrigger::ResultRecorded)),
+        (SandboxTrigger::Fail, Some(TaskTrigger::Retry)),
         (SandboxTrigger::AgentDone, Some(TaskTrigger::Fail)),
     ] {
         let change = SandboxChange {
