@@ -7,6 +7,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 /// Runs coding agents in isolated sandboxes on your own git repositories.
 #[derive(Debug, Parser)]
 #[command(name = "sunaba", version, about, propagate_version = true, arg_required_else_help = true)]
+#[command(after_help = "Environment:\n  \
+    SUNABA_DATA   data directory, in place of --data\n  \
+    SUNABA_URL    address of a server elsewhere, such as http://host:18000 (--data wins over it)\n  \
+    SUNABA_TOKEN  token for it (`sunaba token create`); here the data directory's admin token is used")]
 pub(crate) struct Cli {
     /// Data directory of the server [default: $SUNABA_DATA, else ~/.local/share/sunaba]
     #[arg(long, global = true, value_name = "DIR")]
@@ -22,12 +26,12 @@ pub(crate) struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run the server
+    /// Run the server, or stop the one that runs (--stop)
     Serve(ServeArgs),
     /// Give an agent a task on a repository and follow it
     Run(RunArgs),
     /// Follow a sandbox and talk to its agent
-    Attach(SandboxArg),
+    Attach(AttachArgs),
     /// List sandboxes
     Ps(PsArgs),
     /// Show a sandbox: state, task, messages, turns
@@ -55,7 +59,7 @@ pub(crate) enum Command {
 /// Settings that may be given as flags.
 #[derive(Debug, Default, Args)]
 pub(crate) struct SettingArgs {
-    /// Configuration file; may be given several times, a later one wins [default: DIR/sunaba.yaml]
+    /// Configuration file; may be given several times, a later one wins [default: sunaba.yaml and then sunaba.local.yaml in the data directory]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Vec<PathBuf>,
     /// Address to listen on [default: 127.0.0.1:18000]
@@ -83,6 +87,9 @@ pub(crate) struct SettingArgs {
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) settings: SettingArgs,
+    /// Stop the server of the data directory instead, also one that `run` started; sandboxes live on
+    #[arg(long, conflicts_with_all = ["config", "listen", "public_url", "database_url", "auth"])]
+    pub(crate) stop: bool,
     /// Leave the terminal's session, so that its end does not end the server
     #[arg(long, hide = true)]
     pub(crate) detach_session: bool,
@@ -108,6 +115,19 @@ pub(crate) struct RunArgs {
     /// End when the agent is done, without waiting for a follow-up (always so in this version)
     #[arg(long)]
     pub(crate) once: bool,
+    /// Say every line of standard input to the agent, even when it is no terminal
+    #[arg(long)]
+    pub(crate) stdin: bool,
+}
+
+/// `sunaba attach`
+#[derive(Debug, Args)]
+pub(crate) struct AttachArgs {
+    #[command(flatten)]
+    pub(crate) sandbox: SandboxArg,
+    /// Say every line of standard input to the agent, even when it is no terminal
+    #[arg(long)]
+    pub(crate) stdin: bool,
 }
 
 /// A sandbox.
@@ -140,6 +160,9 @@ pub(crate) struct LogsArgs {
     /// What its processes printed, instead of the events
     #[arg(long, conflicts_with = "follow")]
     pub(crate) raw: bool,
+    /// All of a command's output, in whole lines
+    #[arg(long, conflicts_with = "raw")]
+    pub(crate) full: bool,
     /// Only the last events
     #[arg(long, short = 'n', value_name = "COUNT")]
     pub(crate) tail: Option<u32>,
@@ -203,10 +226,10 @@ pub(crate) struct TokenCreateArgs {
     /// What it opens
     #[arg(long, value_enum, default_value_t = TokenKindArg::Personal)]
     pub(crate) kind: TokenKindArg,
-    /// What a personal token may do
+    /// What a personal token may do: read, write, or both as `read,write`
     #[arg(long, value_delimiter = ',', default_values = ["read", "write"])]
     pub(crate) scopes: Vec<String>,
-    /// Projects that a personal token is for [default: all]
+    /// Projects that a personal token is for, by id or name; several with commas [default: all]
     #[arg(long, value_delimiter = ',')]
     pub(crate) projects: Vec<String>,
     /// Days after which it opens nothing [default: never]

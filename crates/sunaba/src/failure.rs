@@ -43,7 +43,7 @@ impl Problem {
         match (self.status, self.code.as_str()) {
             (401, _) => Some("set SUNABA_TOKEN, or use the data directory of the server (--data)"),
             (403, _) => Some("use a token that may do this (`sunaba token create`)"),
-            (404, _) => Some("`sunaba ps --all` lists what there is"),
+            (404, "sandbox_not_found") => Some("`sunaba ps --all` lists what there is"),
             (429, "message_queue_full") => Some("wait until the agent has taken some of its messages"),
             (429 | 503, _) => Some("try again in a moment"),
             (500.., _) => Some("the server's log says more"),

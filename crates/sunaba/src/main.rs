@@ -54,9 +54,10 @@ fn start(cli: Cli) -> Outcome {
 async fn dispatch(cli: Cli) -> Outcome {
     let context = commands::Context::new(cli.data, cli.json);
     match cli.command {
+        Command::Serve(args) if args.stop => commands::shutdown::shutdown(&context).await,
         Command::Serve(args) => serve::run(&context.settings(&args.settings), context.json).await,
         Command::Run(args) => commands::run::run(&context, args).await,
-        Command::Attach(args) => commands::attach::attach(&context, &args.id).await,
+        Command::Attach(args) => commands::attach::attach(&context, &args.sandbox.id, args.stdin).await,
         Command::Ps(args) => commands::ps::ps(&context, &args).await,
         Command::Show(args) => commands::show::show(&context, &args.id).await,
         Command::Logs(args) => commands::logs::logs(&context, &args).await,
@@ -69,6 +70,9 @@ async fn dispatch(cli: Cli) -> Outcome {
         Command::Verify(args) => commands::verify::verify(&context, args.id.as_deref()).await,
         Command::Token(args) => commands::token::token(&context, args.command).await,
         Command::Config(args) => commands::config::config(&context, &args),
+        Command::Demo(_) if context.names_data() || context.json => Err(Failure::usage(
+            "demo keeps its server's data under --dir and answers people only; it takes neither --data nor --json",
+        )),
         Command::Demo(args) => demo::demo(&args).await,
     }
 }

@@ -73,6 +73,17 @@ impl Colour {
     }
 }
 
+/// Whether standard output is a terminal, which obeys what it is sent.
+pub(crate) fn is_terminal() -> bool {
+    std::io::stdout().is_terminal()
+}
+
+/// Columns of the terminal; none when standard output is something else.
+pub(crate) fn width() -> Option<usize> {
+    let size = is_terminal().then(|| terminal_size::terminal_size_of(std::io::stdout())).flatten();
+    size.map(|(terminal_size::Width(columns), _)| usize::from(columns)).filter(|columns| *columns > 0)
+}
+
 /// Writes text to standard output.
 pub(crate) fn out(text: &str) {
     let mut stdout = std::io::stdout().lock();
@@ -88,9 +99,28 @@ pub(crate) fn line(text: &str) {
 /// Writes a value as JSON to standard output: one line, for programs.
 pub(crate) fn json(value: &impl Serialize) {
     match serde_json::to_string(value) {
-        Ok(text) => line(&text),
+        Ok(text) => line(&escaped(&text)),
         Err(error) => note(&format!("cannot be shown as JSON: {error}")),
     }
+}
+
+/// JSON with every letter escaped that a terminal would obey; the value stays the same, because such letters
+/// only stand in strings.
+fn escaped(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for letter in json.chars() {
+        match letter {
+            '\u{7f}'..='\u{9f}'
+            | '\u{200e}'
+            | '\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}' => {
+                text.push_str(&format!("\\u{:04x}", u32::from(letter)));
+            }
+            plain => text.push(plain),
+        }
+    }
+    text
 }
 
 /// Writes a line for the person to standard error.
@@ -102,6 +132,14 @@ pub(crate) fn note(text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn json_obeys_no_terminal_and_keeps_its_value() {
+        let value = "a\u{9b}2J\u{202e}é";
+        let text = escaped(&serde_json::to_string(value).unwrap());
+        assert_eq!(text, r#""a\u009b2J\u202eé""#);
+        assert_eq!(serde_json::from_str::<String>(&text).unwrap(), value);
+    }
 
     #[test]
     fn colour_is_for_terminals_that_want_it() {

@@ -10,6 +10,9 @@ use super::http::Client;
 use super::wire::{Event, EventPage, MessageFate, SentMessage};
 use crate::failure::{Failure, Outcome};
 
+/// How many projects are asked for at once.
+const PROJECTS_PAGE: usize = 500;
+
 /// A sandbox to be asked for.
 #[derive(Debug, Serialize)]
 pub(crate) struct SandboxRequest<'a> {
@@ -27,6 +30,21 @@ impl Client {
     pub(crate) async fn ensure_project(&self, name: &str, repo_path: &str, branch: &str) -> Outcome<Project> {
         let body = json!({ "name": name, "repo_path": repo_path, "default_branch": branch });
         self.post("/api/v1/projects", &body).await
+    }
+
+    /// Every project that this client may see.
+    pub(crate) async fn projects(&self) -> Outcome<Vec<Project>> {
+        let mut all: Vec<Project> = Vec::new();
+        loop {
+            let after = all.last().map(|project| format!("&after={}", project.id)).unwrap_or_default();
+            let page: Vec<Project> =
+                self.list(&format!("/api/v1/projects?limit={PROJECTS_PAGE}{after}"), "projects").await?;
+            let is_last = page.len() < PROJECTS_PAGE;
+            all.extend(page);
+            if is_last {
+                return Ok(all);
+            }
+        }
     }
 
     /// Makes a ticket.

@@ -1,6 +1,7 @@
 //! Starts a server in the background when `run` finds none, and waits until it is ready.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::http::Client;
-use super::place::Place;
+use super::place::{Holder, Place, holder};
 use crate::failure::{Failure, Outcome};
 use crate::output;
 
@@ -26,7 +27,11 @@ pub(crate) async fn ensure_server(place: &Place) -> Outcome<Client> {
     let found = super::place::connect(place).await;
     match (found, place) {
         (Err(Failure::Unreachable(_)), Place::DataDir { dir, .. }) => {
-            output::note(&format!("starting a server for {}", dir.display()));
+            output::note(&format!(
+                "starting a server for {}; it stays up, and `{}` ends it",
+                dir.display(),
+                crate::commands::hint(Some(dir), "serve --stop")
+            ));
             let mut server = start(dir, &["--detach-session"])?;
             wait_ready(place, dir, &mut server).await
         }
@@ -36,8 +41,8 @@ pub(crate) async fn ensure_server(place: &Place) -> Outcome<Client> {
 
 /// Starts `sunaba serve` on a data directory, its log going to a file there.
 pub(crate) fn start(dir: &Path, more: &[&str]) -> Outcome<Child> {
-    std::fs::create_dir_all(dir)?;
-    let log = OpenOptions::new().create(true).append(true).open(log_file(dir))?;
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    let log = OpenOptions::new().create(true).append(true).mode(0o600).open(log_file(dir))?;
     let program = std::env::current_exe()?;
     let child = Command::new(program)
         .arg("serve")
@@ -63,7 +68,10 @@ pub(crate) async fn wait_ready(place: &Place, dir: &Path, server: &mut Child) ->
                 Err(why) => last = why,
             }
         }
-        if let Some(status) = server.try_wait()? {
+        // Who started one at the same moment and came first serves this client as well.
+        if let Some(status) = server.try_wait()?
+            && holder(dir) == Holder::Nobody
+        {
             return Err(died(dir, started_at, &format!("the server ended at its start ({status})")));
         }
         tokio::time::sleep(ASK_EVERY).await;
@@ -99,5 +107,8 @@ fn tail(dir: &Path, started_at: u64) -> std::io::Result<String> {
     file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
     let text = String::from_utf8_lossy(&bytes).into_owned();
     let lines: Vec<&str> = text.lines().collect();
-    Ok(lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n"))
+    let last = &lines[lines.len().saturating_sub(TAIL_LINES)..];
+    // Whoever shows this puts the program's name before it again.
+    let last: Vec<&str> = last.iter().map(|line| line.strip_prefix("sunaba: ").unwrap_or(line)).collect();
+    Ok(last.join("\n"))
 }

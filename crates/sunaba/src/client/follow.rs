@@ -33,7 +33,7 @@ pub(crate) enum News {
     /// The next event.
     Event(Box<Event>),
     /// The connection broke; it is being made again.
-    Lost(String),
+    Lost,
     /// The connection is back.
     Back,
     /// The sandbox has ended and everything was given.
@@ -106,7 +106,7 @@ impl State {
             if since.elapsed() > PATIENCE {
                 return self.say(News::Over(Failure::Unreachable(why))).await;
             }
-            if self.sender.send(News::Lost(why)).await.is_err() {
+            if self.sender.send(News::Lost).await.is_err() {
                 return;
             }
             tokio::time::sleep(pause).await;

@@ -16,6 +16,6 @@ pub(crate) use api::SandboxRequest;
 pub(crate) use background::{ensure_server, start, wait_ready};
 pub(crate) use follow::{Follower, News};
 pub(crate) use http::Client;
-pub(crate) use place::{Announcement, Place, SERVER_FILE, TOKEN_FILE, connect};
+pub(crate) use place::{Announcement, Holder, LOCK_FILE, Place, SERVER_FILE, TOKEN_FILE, connect, holder};
 pub(crate) use resolve::resolve;
 pub(crate) use wire::{Event, MessageFate};

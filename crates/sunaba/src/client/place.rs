@@ -1,7 +1,10 @@
 //! Finds the server: by `SUNABA_URL` and `SUNABA_TOKEN`, or by what a server left in its data directory.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
@@ -10,6 +13,8 @@ use crate::failure::{Failure, Outcome};
 
 /// Where a server says how it is reached.
 pub(crate) const SERVER_FILE: &str = "server.json";
+/// What a server locks while it serves the directory; it also says who holds the lock.
+pub(crate) const LOCK_FILE: &str = "serve.lock";
 /// Where a server leaves the admin token.
 pub(crate) const TOKEN_FILE: &str = "admin-token";
 
@@ -60,7 +65,10 @@ impl Place {
     /// A client for the server that is there now, which is not asked yet.
     pub(crate) fn client(&self) -> Outcome<Client> {
         match self {
-            Self::Named { url, token } => Client::new(url, token.clone()),
+            Self::Named { url, token } => {
+                check_address(url)?;
+                Client::new(url, token.clone())
+            }
             Self::DataDir { dir, token } => {
                 let announced = announcement(dir).ok_or_else(|| not_running(dir))?;
                 let token = token.clone().or_else(|| admin_token(dir));
@@ -70,10 +78,44 @@ impl Place {
     }
 }
 
+/// Who serves a data directory.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Holder {
+    /// Nobody.
+    Nobody,
+    /// A server that has not said yet how it is reached.
+    Starting,
+    /// This one.
+    Server(Announcement),
+}
+
+/// Looks who holds the lock on a data directory, without keeping it.
+pub(crate) fn holder(dir: &Path) -> Holder {
+    let Ok(mut file) = std::fs::File::open(dir.join(LOCK_FILE)) else { return Holder::Nobody };
+    let mut text = String::new();
+    let read = file.read_to_string(&mut text);
+    match Flock::lock(file, FlockArg::LockSharedNonblock) {
+        Err((_, Errno::EWOULDBLOCK)) => {
+            let announced = read.ok().and_then(|_| serde_json::from_str(&text).ok());
+            announced.map_or(Holder::Starting, Holder::Server)
+        }
+        Ok(_) | Err(_) => Holder::Nobody,
+    }
+}
+
 /// What the server of a data directory announced, if it did.
 pub(super) fn announcement(dir: &Path) -> Option<Announcement> {
     let text = std::fs::read_to_string(dir.join(SERVER_FILE)).ok()?;
     serde_json::from_str(&text).ok()
+}
+
+fn check_address(url: &str) -> Outcome<()> {
+    let usable = reqwest::Url::parse(url)
+        .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.host_str().is_some());
+    if usable {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("SUNABA_URL is {url:?}, which is no address; write http://host:port")))
 }
 
 fn admin_token(dir: &Path) -> Option<SecretString> {
@@ -83,7 +125,8 @@ fn admin_token(dir: &Path) -> Option<SecretString> {
 
 fn not_running(dir: &Path) -> Failure {
     Failure::Unreachable(format!(
-        "no server is running for {}; start one with `sunaba serve`, or set SUNABA_URL",
+        "no server is running for {}; start one with `sunaba serve`, name another directory with --data, \
+         or set SUNABA_URL and SUNABA_TOKEN",
         dir.display()
     ))
 }

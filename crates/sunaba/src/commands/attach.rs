@@ -6,12 +6,12 @@ use crate::failure::Outcome;
 use crate::output;
 
 /// Follows a sandbox from its beginning.
-pub(crate) async fn attach(context: &Context, word: &str) -> Outcome {
+pub(crate) async fn attach(context: &Context, word: &str, stdin: bool) -> Outcome {
     let client = context.client().await?;
     let id = resolve(&client, word).await?;
     if !context.json {
         output::note(&format!("attached to {id}"));
     }
-    let ended = live::watch(context, &id, live::Manners::conversation()).await?;
+    let ended = live::watch(context, &id, live::Manners::conversation(stdin)).await?;
     summary::finish(context, &id, ended, None).await
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use super::Context;
 use crate::client::resolve;
 use crate::failure::Outcome;
-use crate::output::{self, Colour};
+use crate::output;
 use crate::render::{coloured_diff, diffstat};
 
 /// Shows the diff; piped it is the diff itself, byte for byte, so that `git apply` takes it.
@@ -21,7 +21,10 @@ pub(crate) async fn diff(context: &Context, word: &str) -> Outcome {
             )
             .collect();
         output::json(&serde_json::json!({ "sandbox_id": id, "diff": text, "files": files }));
-    } else if context.colour == Colour::On {
+    } else if text.is_empty() {
+        output::note("nothing was changed");
+    } else if output::is_terminal() {
+        // Plain or coloured: a terminal must not obey what stands in a file.
         output::out(&coloured_diff(&text, "", context.colour));
     } else {
         output::out(&text);

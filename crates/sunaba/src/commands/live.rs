@@ -15,7 +15,7 @@ use super::logs::show_event;
 use crate::client::{Client, Event, Follower, News};
 use crate::failure::{Failure, Outcome};
 use crate::output;
-use crate::render::{Story, message_line, shorten};
+use crate::render::{Look, Story, message_line, shorten};
 
 mod deliveries;
 mod keys;
@@ -25,6 +25,8 @@ use keys::{Choice, Interrupts, Press, Typed};
 
 /// How often the fate of a sent message is asked for while it is open.
 const ASK_EVERY: Duration = Duration::from_millis(300);
+/// Who sent the messages of this client.
+const YOU: &str = "you";
 /// How much of a message is repeated when its state changes.
 const ECHO_MAX_CHARS: usize = 40;
 /// What the agent is told when somebody presses Ctrl-C: nothing (a message has at least one character).
@@ -47,37 +49,45 @@ pub(crate) type Prompter = Box<dyn FnMut(&Event) -> Option<String> + Send>;
 pub(crate) struct Manners {
     /// Where to begin.
     pub(crate) after_seq: i64,
-    /// Whether typed lines and Ctrl-C go to the agent.
+    /// Whether Ctrl-C, and what is typed at a terminal, go to the agent.
     pub(crate) talk: bool,
+    /// Whether lines of standard input go to the agent even when it is no terminal.
+    pub(crate) stdin: bool,
+    /// Whether nothing is left out of the story.
+    pub(crate) full: bool,
     /// What to say at which event, besides.
     pub(crate) prompter: Option<Prompter>,
 }
 
 impl Manners {
-    /// From the beginning, with typed lines and Ctrl-C going to the agent.
-    pub(crate) fn conversation() -> Self {
-        Self { after_seq: 0, talk: true, prompter: None }
+    /// From the beginning, with typed lines and Ctrl-C going to the agent; those of a pipe only if asked for.
+    pub(crate) fn conversation(stdin: bool) -> Self {
+        Self { after_seq: 0, talk: true, stdin, full: false, prompter: None }
     }
 
     /// From the beginning, only reading.
     pub(crate) fn reading() -> Self {
-        Self { after_seq: 0, talk: false, prompter: None }
+        Self { after_seq: 0, talk: false, stdin: false, full: false, prompter: None }
     }
 }
 
 /// Follows until the sandbox has ended or the person leaves.
 pub(crate) async fn watch(context: &Context, id: &str, manners: Manners) -> Outcome<Ended> {
     let client = context.place.client()?;
-    let typed = if manners.talk { keys::read_lines() } else { keys::silence() };
+    let on_terminal = std::io::stdin().is_terminal();
+    // What is piped in may be meant for somebody else, as in a loop over lines of a file.
+    let listens = manners.talk && (on_terminal || manners.stdin);
+    let typed = if listens { keys::read_lines() } else { keys::silence() };
     let mut live = Live {
         context,
         client,
         id,
-        story: Story::new(context.colour),
+        story: Story::new(Look { full: manners.full, ..Look::for_stdout(context.colour) }),
+        own_name: None,
         deliveries: Deliveries::default(),
         interrupts: Interrupts::default(),
         prompter: manners.prompter,
-        on_terminal: std::io::stdin().is_terminal(),
+        on_terminal,
         lost: false,
     };
     let follower = Follower::start(context.place.clone(), id.to_owned(), manners.after_seq);
@@ -92,6 +102,8 @@ struct Live<'a> {
     client: Client,
     id: &'a str,
     story: Story,
+    /// The name that the server knows this client by, once a message told it.
+    own_name: Option<String>,
     deliveries: Deliveries,
     interrupts: Interrupts,
     prompter: Option<Prompter>,
@@ -124,11 +136,11 @@ impl Live<'_> {
     async fn hear(&mut self, news: Option<News>) -> Outcome<Option<Ended>> {
         match news {
             Some(News::Event(event)) => return Ok(self.event(&event).await),
-            Some(News::Lost(why)) if !self.lost => {
+            Some(News::Lost) if !self.lost => {
                 self.lost = true;
-                self.note(&format!("connection lost ({why}); trying again"));
+                self.note("the server went away; trying again");
             }
-            Some(News::Lost(_)) => {}
+            Some(News::Lost) => {}
             Some(News::Back) => {
                 self.lost = false;
                 self.client = self.context.place.client()?;
@@ -146,6 +158,9 @@ impl Live<'_> {
             event.text("message_id").filter(|_| event.event_type == "agent.message_injected")
         {
             self.deliveries.told_consumed(message_id);
+        }
+        if !self.context.json && self.story.wants_sender(event) {
+            self.learn_senders().await;
         }
         show_event(self.context, &mut self.story, event);
         let line = self.prompter.as_mut().and_then(|prompter| prompter(event));
@@ -201,7 +216,8 @@ impl Live<'_> {
     async fn say(&mut self, text: &str, kind: MessageType) {
         match self.client.send(self.id, text, kind).await {
             Ok(sent) => {
-                self.show_message(kind.as_str(), text, "queued");
+                self.show_message(kind.as_str(), text, "sent");
+                self.story.sender_is(sent.message_id.as_str(), YOU);
                 self.deliveries.sent(sent.message_id.as_str(), kind.as_str(), text);
             }
             Err(failure) => self.note(&format!("not sent: {failure}")),
@@ -214,8 +230,23 @@ impl Live<'_> {
         }
         // A server that is away is noticed and reported by the follower.
         let Ok(history) = self.client.message_history(self.id).await else { return };
+        if self.own_name.is_none() {
+            let own = history.iter().find(|message| self.deliveries.is_open(message.id.as_str()));
+            self.own_name = own.map(|message| message.sender.clone());
+        }
         for change in self.deliveries.update(&history) {
             self.show_message(&change.kind, &shorten(&change.content, ECHO_MAX_CHARS), &change.state);
+        }
+    }
+
+    /// Asks who sent the messages; those of this client are its person's own.
+    async fn learn_senders(&mut self) {
+        // Without an answer the story says that it does not know.
+        let Ok(history) = self.client.message_history(self.id).await else { return };
+        for message in &history {
+            let is_own = self.own_name.as_deref() == Some(message.sender.as_str());
+            let who = if is_own { YOU } else { message.sender.as_str() };
+            self.story.learn_sender(message.id.as_str(), who);
         }
     }
 
@@ -224,7 +255,7 @@ impl Live<'_> {
             output::json(&serde_json::json!({ "message": content, "message_type": kind, "state": state }));
         } else {
             let rest = self.story.finish_output();
-            output::out(&format!("{rest}{}", message_line(self.context.colour, kind, content, state)));
+            output::out(&format!("{rest}{}", message_line(self.context.colour, kind, YOU, content, state)));
         }
     }
 

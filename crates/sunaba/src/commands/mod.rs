@@ -9,12 +9,13 @@ pub(crate) mod ps;
 pub(crate) mod run;
 pub(crate) mod send;
 pub(crate) mod show;
+pub(crate) mod shutdown;
 pub(crate) mod stop;
 pub(crate) mod summary;
 pub(crate) mod token;
 pub(crate) mod verify;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::args::SettingArgs;
 use crate::client::{Client, Place, connect};
@@ -42,10 +43,24 @@ impl Context {
         Self { data, json, colour: Colour::for_stdout(), place }
     }
 
+    /// Whether the command line names a data directory.
+    pub(crate) fn names_data(&self) -> bool {
+        self.data.is_some()
+    }
+
     /// The same for a server with this data directory.
     pub(crate) fn for_data_dir(data: PathBuf) -> Self {
         let place = Place::DataDir { dir: data.clone(), token: None };
         Self { data: Some(data), json: false, colour: Colour::for_stdout(), place }
+    }
+
+    /// A command for the person to type, as it works from where they are.
+    pub(crate) fn hint(&self, command: &str) -> String {
+        let dir = match &self.place {
+            Place::DataDir { dir, .. } => Some(dir.as_path()),
+            Place::Named { .. } => None,
+        };
+        hint(dir, command)
     }
 
     /// A client for the server, which answers.
@@ -68,5 +83,36 @@ impl Context {
         ];
         outside.flags.extend(given.into_iter().filter_map(|(key, value)| Some((key, value?))));
         outside
+    }
+}
+
+/// A command for the person to type: called as this program was, with the data directory unless it is the one
+/// that is taken anyway.
+pub(crate) fn hint(dir: Option<&Path>, command: &str) -> String {
+    let program = std::env::args().next().unwrap_or_else(|| "sunaba".to_owned());
+    let usual = crate::config::data_dir(&Outside::from_process());
+    let data =
+        dir.filter(|dir| *dir != usual).map(|dir| format!(" --data {}", quoted(&dir.to_string_lossy())));
+    format!("{}{} {command}", quoted(&program), data.unwrap_or_default())
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let is_plain = |letter: char| letter.is_alphanumeric() || "-_./:+@%=,~".contains(letter);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", crate::render::clean_line(word).replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_name_a_directory_that_is_not_the_usual_one() {
+        let usual = crate::config::data_dir(&Outside::from_process());
+        assert!(!hint(Some(&usual), "ps").contains("--data"));
+        assert!(hint(Some(Path::new("/a b")), "ps").ends_with(" --data '/a b' ps"));
     }
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use sunaba_gateway::{Script, ScriptError};
 use sunaba_git::Repo;
 use sunaba_types::limits::BLOB_MAX_BYTES;
 use sunaba_types::{Sandbox, Task};
@@ -45,7 +46,7 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> Outcome {
         return Ok(ExitCode::SUCCESS);
     }
     let id = given.sandbox.id.as_str();
-    let ended = live::watch(context, id, live::Manners::conversation()).await?;
+    let ended = live::watch(context, id, live::Manners::conversation(args.stdin)).await?;
     summary::finish(context, id, ended, local_repo(context, &given)).await
 }
 
@@ -86,6 +87,7 @@ impl Request {
             return Err(Failure::usage("the prompt is empty; say what the agent shall do"));
         }
         let model = read_model(args.model.as_deref())?;
+        check_local(&args.repo)?;
         let repo = Repo::discover(&args.repo).await.map_err(|error| Failure::usage(error.to_string()))?;
         let branch = repo.default_branch().await.map_err(|error| Failure::usage(error.to_string()))?;
         if repo.is_dirty().await.map_err(|error| Failure::Other(error.into()))? {
@@ -114,10 +116,34 @@ fn read_model(model: Option<&str>) -> Outcome<Model> {
             if size > BLOB_MAX_BYTES as u64 {
                 return Err(Failure::usage(format!("the script {file} is too large")));
             }
-            std::fs::read(file).map(Model::Script).map_err(|error| unreadable(file, &error))
+            let script = std::fs::read(file).map_err(|error| unreadable(file, &error))?;
+            check_script(file, &script)?;
+            Ok(Model::Script(script))
         }
         None => Ok(Model::Named(model.to_owned())),
     }
+}
+
+/// A script that cannot be played is refused before anything is made.
+fn check_script(file: &str, script: &[u8]) -> Outcome<()> {
+    Script::parse(script).map(|_| ()).map_err(|error| {
+        Failure::usage(match error {
+            ScriptError::Syntax { line, column, message } => format!("{file}:{line}:{column}: {message}"),
+            other => format!("{file}: {other}"),
+        })
+    })
+}
+
+/// Repositories elsewhere are not fetched.
+fn check_local(repo: &Path) -> Outcome<()> {
+    let text = repo.to_string_lossy();
+    let is_remote = text.contains("://") || (text.starts_with("git@") && text.contains(':'));
+    if is_remote && !repo.exists() {
+        return Err(Failure::usage(format!(
+            "--repo takes a directory on this machine; clone {text} first and name the clone"
+        )));
+    }
+    Ok(())
 }
 
 fn unreadable(file: &str, error: &std::io::Error) -> Failure {
@@ -159,5 +185,23 @@ mod tests {
         assert!(matches!(read_model(Some("claude-x")), Ok(Model::Named(_))));
         let missing = read_model(Some("script:/nowhere/a.yaml")).unwrap_err();
         assert_eq!(missing.exit_code(), 2);
+    }
+
+    #[test]
+    fn a_broken_script_is_refused_with_its_place() {
+        let refused = check_script("s.yaml", b"- text: a\n- txt: b\n").unwrap_err();
+        assert_eq!(refused.exit_code(), 2);
+        assert!(refused.to_string().starts_with("s.yaml:2:"), "{refused}");
+        let empty = check_script("s.yaml", b"- {}\n").unwrap_err().to_string();
+        assert!(empty.starts_with("s.yaml: turn 1: needs"), "{empty}");
+    }
+
+    #[test]
+    fn a_repository_elsewhere_is_refused() {
+        for remote in ["https://example.org/a.git", "git@example.org:a.git"] {
+            let refused = check_local(Path::new(remote)).unwrap_err().to_string();
+            assert!(refused.contains("clone "), "{refused}");
+        }
+        assert!(check_local(Path::new(".")).is_ok());
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use serde_json::Value;
-use sunaba_types::{Clock, Sandbox, SystemClock, Task, Timestamp};
+use sunaba_types::{Clock, MessageState, Sandbox, SystemClock, Task, Timestamp};
 
 use super::Context;
 use crate::client::{MessageFate, resolve};
@@ -59,8 +59,11 @@ fn facts(context: &Context, sandbox: &Sandbox, task: Option<&Task>, now: Timesta
         (
             "limits",
             format!(
-                "{} GiB memory, {} cores, {} GiB disk",
-                resources.memory_gb, resources.cpu, resources.disk_gb
+                "{} GiB memory, {} {}, {} GiB disk (not enforced yet)",
+                resources.memory_gb,
+                resources.cpu,
+                if (resources.cpu - 1.0).abs() < f64::EPSILON { "core" } else { "cores" },
+                resources.disk_gb
             ),
         ),
         ("created", format!("{} ({} ago)", sandbox.created_at, ago(sandbox.created_at, now))),
@@ -106,9 +109,18 @@ fn said(context: &Context, messages: &[MessageFate]) -> String {
     let mut text = String::from("\nmessages\n");
     for message in messages {
         let at = message.consumed_seq.map(|seq| format!(" at event {seq}")).unwrap_or_default();
-        let state = format!("{}{at}", message.state.as_str().replace('_', " "));
+        let state = match message.state {
+            MessageState::Consumed => "read",
+            MessageState::HandedOver => "taken",
+            other => other.as_str(),
+        };
+        let state = format!("{state}{at}");
         let kind = message.message_type.as_str();
-        let _ = write!(text, "  {}", message_line(context.colour, kind, &message.content, &state));
+        let _ = write!(
+            text,
+            "  {}",
+            message_line(context.colour, kind, &message.sender, &message.content, &state)
+        );
     }
     text
 }

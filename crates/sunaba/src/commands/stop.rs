@@ -12,11 +12,13 @@ use crate::render::state_word;
 pub(crate) async fn stop(context: &Context, word: &str) -> Outcome {
     let client = context.client().await?;
     let id = resolve(&client, word).await?;
+    let before = client.sandbox(&id).await?.state;
     let sandbox = client.stop(&id).await?;
+    let word = if before.is_terminal() { "already " } else { "" };
     if context.json {
         output::json(&sandbox);
     } else {
-        output::line(&format!("{id} {}", state_word(sandbox.state, context.colour)));
+        output::line(&format!("{id} {word}{}", state_word(sandbox.state, context.colour)));
     }
     Ok(ExitCode::SUCCESS)
 }

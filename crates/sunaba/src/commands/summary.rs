@@ -5,12 +5,12 @@ use std::process::ExitCode;
 
 use sunaba_types::{Sandbox, SandboxState, Task};
 
-use super::Context;
 use super::live::Ended;
+use super::{Context, quoted};
 use crate::client::Client;
 use crate::failure::{CANCELLED, Failure, Outcome};
 use crate::output;
-use crate::render::{clean_line, diffstat};
+use crate::render::{clean_line, counted, diffstat};
 
 /// Most files listed one by one.
 const FILES_MAX: usize = 12;
@@ -19,7 +19,8 @@ const FILES_MAX: usize = 12;
 pub(crate) async fn finish(context: &Context, id: &str, ended: Ended, repo: Option<&Path>) -> Outcome {
     let state = match ended {
         Ended::Detached => {
-            output::note(&format!("left running; `sunaba attach {id}` takes it up again"));
+            let attach = context.hint(&format!("attach {id}"));
+            output::note(&format!("left running; `{attach}` takes it up again"));
             return Ok(ExitCode::SUCCESS);
         }
         Ended::In(state) => state,
@@ -55,7 +56,8 @@ async fn text(
 ) -> Outcome<String> {
     let colour = context.colour;
     let mut lines = vec![String::new()];
-    let reason = sandbox.reason.as_deref().or_else(|| task.and_then(|task| task.error_message.as_deref()));
+    // A reason of the sandbox stands in the story, with the end of it.
+    let reason = task.and_then(|task| task.error_message.as_deref()).filter(|_| sandbox.reason.is_none());
     if let Some(reason) = reason.filter(|_| sandbox.state != SandboxState::Completed) {
         lines.push(format!("reason  {}", clean_line(reason)));
     }
@@ -64,12 +66,12 @@ async fn text(
             lines.push(format!("branch  {}", colour.bold(&clean_line(branch))));
             lines.push(format!("commit  {}", clean_line(commit).get(..12).unwrap_or(commit)));
             lines.extend(changes(context, client, sandbox).await?);
-            lines.push(look(sandbox, branch, repo));
+            lines.push(look(context, sandbox, branch, repo));
         }
         _ if sandbox.state == SandboxState::Completed => lines.push("nothing was changed".to_owned()),
         _ => {}
     }
-    lines.push(colour.dim(&format!("story   sunaba logs {}", sandbox.id)));
+    lines.push(colour.dim(&format!("story   {}", context.hint(&format!("logs {}", sandbox.id)))));
     Ok(lines.join("\n") + "\n")
 }
 
@@ -87,8 +89,8 @@ async fn changes(context: &Context, client: &Client, sandbox: &Sandbox) -> Outco
     let counts = |added: usize, removed: usize| {
         format!("{} {}", colour.green(&format!("+{added}")), colour.red(&format!("-{removed}")))
     };
-    let word = if files.len() == 1 { "file" } else { "files" };
-    let mut lines = vec![format!("changes {} {word} {}", files.len(), counts(added, removed))];
+    let files_word = counted(files.len(), "file", "files");
+    let mut lines = vec![format!("changes {files_word} {}", counts(added, removed))];
     let width = files.iter().take(FILES_MAX).map(|file| file.path.chars().count()).max().unwrap_or(0);
     for file in files.iter().take(FILES_MAX) {
         lines.push(format!("        {:width$}  {}", file.path, counts(file.added, file.removed)));
@@ -99,14 +101,14 @@ async fn changes(context: &Context, client: &Client, sandbox: &Sandbox) -> Outco
     Ok(lines)
 }
 
-fn look(sandbox: &Sandbox, branch: &str, repo: Option<&Path>) -> String {
+fn look(context: &Context, sandbox: &Sandbox, branch: &str, repo: Option<&Path>) -> String {
     let branch = clean_line(branch);
     match (repo, &sandbox.base_commit) {
         (Some(repo), Some(base)) => {
             let base = clean_line(base);
             let base = base.get(..12).unwrap_or(&base);
-            format!("look    git -C {} diff {base}..{branch}", repo.display())
+            format!("look    git -C {} diff {base}..{branch}", quoted(&repo.to_string_lossy()))
         }
-        _ => format!("look    sunaba diff {}", sandbox.id),
+        _ => format!("look    {}", context.hint(&format!("diff {}", sandbox.id))),
     }
 }

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
-use sunaba_types::{Clock, SystemClock, TokenRecord};
+use sunaba_types::{Clock, Project, SystemClock, TokenRecord};
 
 use super::Context;
 use crate::args::{TokenCommand, TokenCreateArgs, TokenKindArg};
@@ -29,7 +29,7 @@ async fn create(context: &Context, client: &Client, args: &TokenCreateArgs) -> O
         TokenKindArg::Personal => {
             body["kind"] = json!("personal");
             body["scopes"] = json!(args.scopes);
-            body["projects"] = json!(args.projects);
+            body["projects"] = json!(project_ids(client, &args.projects).await?);
         }
     }
     if let Some(days) = args.days {
@@ -45,6 +45,24 @@ async fn create(context: &Context, client: &Client, args: &TokenCreateArgs) -> O
     output::line(token);
     output::note("this token is shown only now; keep it safe");
     Ok(ExitCode::SUCCESS)
+}
+
+/// The ids of projects that are named by id or name; a token for a project that is not there opens nothing.
+async fn project_ids(client: &Client, words: &[String]) -> Outcome<Vec<String>> {
+    if words.is_empty() {
+        return Ok(Vec::new());
+    }
+    let known = client.projects().await?;
+    let id_of = |word: &String| {
+        let named = |project: &&Project| project.id.as_str() == word || project.name == *word;
+        let mut matching = known.iter().filter(named);
+        match (matching.next(), matching.next()) {
+            (Some(project), None) => Ok(project.id.to_string()),
+            (None, _) => Err(Failure::other(format!("there is no project {word}; nothing was made"))),
+            _ => Err(Failure::usage(format!("{word} is the name of several projects; write an id"))),
+        }
+    };
+    words.iter().map(id_of).collect()
 }
 
 async fn list(context: &Context, client: &Client) -> Outcome {

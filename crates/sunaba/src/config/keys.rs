@@ -141,7 +141,7 @@ pub(crate) const KEYS: &[Key] = &[
         name: "sandbox.memory_gb",
         env: &["SANDBOX_MEMORY_GB"],
         default: Some("4"),
-        help: "Memory of a sandbox, in GiB.",
+        help: "Memory of a sandbox, in GiB. Kept with the sandbox, but not enforced yet.",
         apply: |config, text| set(&mut config.sandbox.resources.memory_gb, amount(text, 0.1, 4096.0)),
         ..PLAIN
     },
@@ -149,7 +149,7 @@ pub(crate) const KEYS: &[Key] = &[
         name: "sandbox.cpu",
         env: &["SANDBOX_CPU"],
         default: Some("2"),
-        help: "Processor cores of a sandbox.",
+        help: "Processor cores of a sandbox. Kept with the sandbox, but not enforced yet.",
         apply: |config, text| set(&mut config.sandbox.resources.cpu, amount(text, 0.1, 1024.0)),
         ..PLAIN
     },
@@ -157,7 +157,7 @@ pub(crate) const KEYS: &[Key] = &[
         name: "sandbox.disk_gb",
         env: &["SANDBOX_DISK_GB"],
         default: Some("8"),
-        help: "Disk of a sandbox, in GiB.",
+        help: "Disk of a sandbox, in GiB. Kept with the sandbox, but not enforced yet.",
         apply: |config, text| set(&mut config.sandbox.resources.disk_gb, amount(text, 0.1, 65536.0)),
         ..PLAIN
     },
@@ -310,6 +310,16 @@ fn not_blank(text: &str) -> Result<String, String> {
 }
 
 fn directives(text: &str) -> Result<String, String> {
+    const LEVELS: &[&str] = &["error", "warn", "info", "debug", "trace", "off"];
+    for word in text.split(',').map(str::trim) {
+        // A word alone would be taken for a part of the program that does not exist.
+        let is_level = LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word));
+        if !is_level && !word.contains(['=', '[']) {
+            let meant = super::suggest::nearest(word, LEVELS.iter().copied());
+            let meant = meant.map(|level| format!("; did you mean {level:?}?")).unwrap_or_default();
+            return Err(format!("is not a log level; it must be {}{meant}", LEVELS.join(", ")));
+        }
+    }
     tracing_subscriber::EnvFilter::try_new(text)
         .map(|_| text.to_owned())
         .map_err(|error| format!("is not a log level: {error}"))

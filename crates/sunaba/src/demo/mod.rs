@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use crate::args::{DemoArgs, RunArgs};
 use crate::client::Event;
 use crate::commands::live::{Ended, Manners, Prompter, watch};
-use crate::commands::{Context, run, summary};
+use crate::commands::{Context, hint, run, summary};
 use crate::failure::{CANCELLED, Outcome};
 use crate::output;
 use crate::render::coloured_diff;
@@ -51,10 +51,12 @@ pub(crate) async fn demo(args: &DemoArgs) -> Outcome {
     };
     if outcome.is_err() || args.exit {
         server.stop().await?;
+        let serve = hint(Some(&dir.join("data")), "serve");
+        output::note(&format!("\nthe server has stopped; for a further look start it again: {serve}"));
         return outcome;
     }
     output::note(&format!("\nthe server stays up at {} (Ctrl-C ends it)", server.url()));
-    output::note(&format!("try: sunaba --data {} show last", dir.join("data").display()));
+    output::note(&format!("try: {}", context.hint("show last")));
     server.stay_up(&mut interrupts).await?;
     outcome
 }
@@ -67,6 +69,7 @@ async fn work(context: &Context, repo: &Path, script: &Path) -> Outcome {
         title: None,
         detach: false,
         once: true,
+        stdin: false,
     };
     output::note(&format!("task        {PROMPT}\n"));
     let client = context.client().await?;

@@ -1,7 +1,7 @@
 //! Makes text harmless for a terminal: control characters become visible signs.
 
 /// Text of several lines: line feeds and tabs stay, everything else that controls becomes visible.
-pub(super) fn clean(text: &str) -> String {
+pub(crate) fn clean(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut letters = text.chars().peekable();
     while let Some(letter) = letters.next() {

@@ -45,24 +45,70 @@ pub(crate) fn diffstat(diff: &str) -> Vec<DiffStat> {
     for line in diff.lines() {
         if let Some(names) = line.strip_prefix("diff --git ") {
             in_hunk = false;
-            stats.push(DiffStat { path: new_name(names), added: 0, removed: 0 });
+            stats.push(DiffStat { path: clean_line(&name_of_both(names)), added: 0, removed: 0 });
         } else if line.starts_with("@@") {
             in_hunk = true;
-        } else if let (true, Some(stat)) = (in_hunk, stats.last_mut()) {
+        } else if let Some(stat) = stats.last_mut() {
             match line.as_bytes().first() {
-                Some(b'+') => stat.added += 1,
-                Some(b'-') => stat.removed += 1,
+                Some(b'+') if in_hunk => stat.added += 1,
+                Some(b'-') if in_hunk => stat.removed += 1,
                 _ => {}
+            }
+            if let (false, Some(name)) = (in_hunk, named_by(line)) {
+                stat.path = clean_line(&name);
             }
         }
     }
     stats
 }
 
-/// The second of the two names in `a/x b/x`.
-fn new_name(names: &str) -> String {
-    let name = names.rfind(" b/").map_or(names, |at| &names[at + 3..]);
-    clean_line(name)
+/// The file that a line between `diff --git` and the first hunk names; a later line knows it better.
+fn named_by(line: &str) -> Option<String> {
+    if let Some(name) = line.strip_prefix("rename to ") {
+        return Some(unquoted(name));
+    }
+    let name = line.strip_prefix("--- ").or_else(|| line.strip_prefix("+++ "))?;
+    // Git ends a name that holds spaces with a tab here.
+    let name = unquoted(name.strip_suffix('\t').unwrap_or(name));
+    name.strip_prefix("a/").or_else(|| name.strip_prefix("b/")).map(str::to_owned)
+}
+
+/// The name in `a/x b/x`, where both are the same.
+fn name_of_both(names: &str) -> String {
+    let second = names.get(names.len() / 2 + 1..).unwrap_or(names);
+    let name = unquoted(second);
+    name.strip_prefix("b/").map_or_else(|| names.to_owned(), str::to_owned)
+}
+
+/// A name as it is, where git wrote it in quotes with escapes.
+fn unquoted(name: &str) -> String {
+    let Some(inner) = name.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else {
+        return name.to_owned();
+    };
+    let mut bytes = Vec::with_capacity(inner.len());
+    let mut rest = inner.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(if byte == b'\\' { escaped_byte(&mut rest) } else { byte });
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn escaped_byte(rest: &mut std::str::Bytes<'_>) -> u8 {
+    match rest.next().unwrap_or(b'\\') {
+        b'n' => b'\n',
+        b't' => b'\t',
+        b'r' => b'\r',
+        b'a' => 7,
+        b'b' => 8,
+        b'v' => 11,
+        b'f' => 12,
+        // Three octal digits.
+        high @ b'0'..=b'3' => {
+            let mut digit = || rest.next().map_or(0, |digit| digit.wrapping_sub(b'0') & 7);
+            ((high - b'0') << 6) | (digit() << 3) | digit()
+        }
+        plain => plain,
+    }
 }
 
 #[cfg(test)]
@@ -81,6 +127,17 @@ mod tests {
                 DiffStat { path: "y".into(), added: 1, removed: 0 },
             ]
         );
+    }
+
+    #[test]
+    fn names_are_plain() {
+        let diff = "diff --git \"a/f\\303\\274r.txt\" \"b/f\\303\\274r.txt\"\nnew file mode 100644\nindex 0..1\n\
+                    diff --git a/my b/file b/my b/file\n--- a/my b/file\t\n+++ b/my b/file\t\n@@ -1 +1 @@\n-a\n+b\n\
+                    diff --git a/gone b/gone\ndeleted file mode 100644\n--- a/gone\n+++ /dev/null\n@@ -1 +0,0 @@\n-a\n\
+                    diff --git a/old b/new name\nsimilarity index 100%\nrename from old\nrename to new name\n\
+                    diff --git a/pic b/pic\nBinary files a/pic and b/pic differ\n";
+        let names: Vec<String> = diffstat(diff).into_iter().map(|stat| stat.path).collect();
+        assert_eq!(names, ["für.txt", "my b/file", "gone", "new name", "pic"]);
     }
 
     #[test]

@@ -4,8 +4,10 @@
 //! change colours, set a title or fake another line. Only this module adds escape sequences, and only
 //! when colour is wanted.
 
+mod calls;
 mod clean;
 mod diff;
+mod look;
 mod story;
 mod table;
 #[cfg(test)]
@@ -13,8 +15,9 @@ mod tests;
 mod tools;
 mod words;
 
-pub(crate) use clean::clean_line;
+pub(crate) use clean::{clean, clean_line};
 pub(crate) use diff::{coloured_diff, diffstat};
+pub(crate) use look::Look;
 pub(crate) use story::{Story, message_line, state_word};
 pub(crate) use table::table;
-pub(crate) use words::{ago, shorten};
+pub(crate) use words::{ago, counted, shorten};

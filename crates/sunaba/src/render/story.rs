@@ -1,46 +1,68 @@
-//! Turns events into lines. Holds only what a later event needs of an earlier one: the names of open
-//! tool calls, and the part of a line of output that has not ended yet.
+//! Turns events into lines. Holds only what a later event needs of an earlier one: the open tool calls, who
+//! sent which message, and the failure that was told last.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use serde_json::Value;
 use sunaba_types::SandboxState;
 
+use super::calls::{Calls, call_id};
 use super::clean::{clean, clean_line};
 use super::diff::coloured_diff;
-use super::tools::{main_argument, response_text};
-use super::words::{duration, shorten};
+use super::look::Look;
+use super::words::{counted, shorten};
 use crate::client::Event;
 use crate::output::Colour;
 
-/// Longest line of output shown.
-const OUTPUT_LINE_MAX_CHARS: usize = 500;
-/// Most lines of an answer that was not streamed.
-const ANSWER_MAX_LINES: usize = 12;
+/// Most lines of a failure.
+const ERROR_MAX_LINES: usize = 12;
 /// Most lines of a file's diff.
 const DIFF_MAX_LINES: usize = 24;
-/// Most tool calls remembered at once; a worker that never closes any cannot grow the memory.
-const CALLS_MAX: usize = 1_000;
+/// Most messages whose sender is remembered.
+const SENDERS_MAX: usize = 10_000;
+/// Who sent a message when that is not known.
+const SOMEBODY: &str = "somebody";
 
 /// The story of one sandbox, told line by line.
 #[derive(Debug)]
 pub(crate) struct Story {
+    look: Look,
     colour: Colour,
-    calls: HashMap<String, Call>,
-    answered: HashSet<String>,
-    unfinished: String,
-}
-
-#[derive(Debug, Default)]
-struct Call {
-    tool: String,
-    streamed: bool,
+    calls: Calls,
+    senders: HashMap<String, String>,
+    told_failure: Option<String>,
 }
 
 impl Story {
     /// A story with nothing told yet.
-    pub(crate) fn new(colour: Colour) -> Self {
-        Self { colour, calls: HashMap::new(), answered: HashSet::new(), unfinished: String::new() }
+    pub(crate) fn new(look: Look) -> Self {
+        Self {
+            look,
+            colour: look.colour,
+            calls: Calls::new(look),
+            senders: HashMap::new(),
+            told_failure: None,
+        }
+    }
+
+    /// Who sent a message; messages in the log do not say it themselves.
+    pub(crate) fn sender_is(&mut self, message_id: &str, who: &str) {
+        if self.senders.len() < SENDERS_MAX {
+            self.senders.insert(message_id.to_owned(), who.to_owned());
+        }
+    }
+
+    /// The same, unless it is known already.
+    pub(crate) fn learn_sender(&mut self, message_id: &str, who: &str) {
+        if !self.senders.contains_key(message_id) {
+            self.sender_is(message_id, who);
+        }
+    }
+
+    /// Whether an event enters a message whose sender is not known yet.
+    pub(crate) fn wants_sender(&self, event: &Event) -> bool {
+        let id = event.text("message_id").filter(|_| event.event_type == "agent.message_injected");
+        id.is_some_and(|id| !self.senders.contains_key(id))
     }
 
     /// The lines for the next event; empty when it is not worth one.
@@ -55,34 +77,46 @@ impl Story {
 
     /// What is left of an output line that never ended.
     pub(crate) fn finish_output(&mut self) -> String {
-        match std::mem::take(&mut self.unfinished) {
-            rest if rest.is_empty() => rest,
-            rest => self.output_line(&rest),
-        }
+        self.calls.finish_line()
     }
 
     fn lines(&mut self, event: &Event) -> String {
         match event.event_type.as_str() {
+            "agent.tool_use" | "agent.subagent_invoked" | "agent.skill_invoked" => self.calls.begin(event),
+            "agent.tool_output" => self.calls.output(event),
+            "agent.tool_completed" | "agent.subagent_completed" | "agent.skill_completed" => {
+                self.calls.answer(event, event.event_data.get("tool_response"))
+            }
+            "agent.tool_result" | "agent.user_tool_result" => {
+                self.calls.answer(event, event.event_data.get("result"))
+            }
+            "agent.file_edited" => {
+                let header = call_id(event).map(|id| self.calls.heading(id)).unwrap_or_default();
+                header + &self.file_edited(event)
+            }
+            // Messages and pushes come while a command runs, without ending its output.
+            "agent.message_injected" => self.injected(event),
+            "gateway.git" => self.gateway_git(event),
+            "gateway.egress" => self.gateway_egress(event),
+            _ => match self.own_words(event) {
+                lines if lines.is_empty() => lines,
+                lines => self.calls.step_aside() + &lines,
+            },
+        }
+    }
+
+    /// Events that stand between tool calls.
+    fn own_words(&mut self, event: &Event) -> String {
+        match event.event_type.as_str() {
             "agent.started" => self.started(event),
             "agent.thinking" => self.block("✻", event.text("content"), Colour::dim),
             "agent.message" => self.block("●", event.text("content"), |_, text| text.to_owned()),
-            "agent.tool_use" | "agent.subagent_invoked" | "agent.skill_invoked" => self.tool_use(event),
-            "agent.tool_output" => self.tool_output(event),
-            "agent.tool_completed" | "agent.subagent_completed" | "agent.skill_completed" => {
-                self.tool_answer(event, event.event_data.get("tool_response"))
-            }
-            "agent.tool_result" | "agent.user_tool_result" => {
-                self.tool_answer(event, event.event_data.get("result"))
-            }
-            "agent.file_edited" => self.file_edited(event),
-            "agent.message_injected" => self.injected(event),
             "agent.interrupted" => self.interrupted(event),
             "agent.waiting" => self.plain("◌", &format!("waiting: {}", said(event, "message"))),
-            "agent.stream_error" | "agent.error" | "agent.failed" => self.error(event),
+            "agent.stream_error" if event.flag("retrying") => self.retried(event),
+            "agent.stream_error" | "agent.error" | "agent.failed" => self.failure(event),
             "agent.completed" | "continuous.completed" => self.completed(event),
             "sandbox.state_changed" => self.state_changed(event),
-            "gateway.git" => self.gateway_git(event),
-            "gateway.egress" => self.gateway_egress(event),
             _ => String::new(),
         }
     }
@@ -112,82 +146,6 @@ impl Story {
         self.plain("▶", text.trim_end_matches([' ', '·']))
     }
 
-    fn tool_use(&mut self, event: &Event) -> String {
-        let tool = event.text("tool").or_else(|| event.text("tool_name")).unwrap_or("tool");
-        let tool = shorten(&clean_line(tool), 40);
-        let input = event.event_data.get("input").or_else(|| event.event_data.get("tool_input"));
-        let argument = input.map(main_argument).unwrap_or_default();
-        if let Some(id) = call_id(event)
-            && self.calls.len() < CALLS_MAX
-        {
-            self.calls.insert(id.to_owned(), Call { tool: tool.clone(), streamed: false });
-        }
-        format!("{} {} {argument}\n", self.colour.cyan("◆"), self.colour.cyan(&tool)).replace(" \n", "\n")
-    }
-
-    fn tool_output(&mut self, event: &Event) -> String {
-        if let Some(call) = call_id(event).and_then(|id| self.calls.get_mut(id)) {
-            call.streamed = true;
-        }
-        self.unfinished.push_str(&event.text("chunk").unwrap_or_default().replace("\r\n", "\n"));
-        let mut lines = String::new();
-        while let Some(at) = self.unfinished.find('\n') {
-            let rest = self.unfinished.split_off(at + 1);
-            let line = std::mem::replace(&mut self.unfinished, rest);
-            lines.push_str(&self.output_line(line.trim_end_matches('\n')));
-        }
-        lines
-    }
-
-    fn output_line(&self, line: &str) -> String {
-        let shown = shorten(clean(line).trim_end(), OUTPUT_LINE_MAX_CHARS);
-        format!("  {}\n", self.colour.dim(format!("│ {shown}").trim_end()))
-    }
-
-    fn tool_answer(&mut self, event: &Event, response: Option<&Value>) -> String {
-        let id = call_id(event).unwrap_or_default().to_owned();
-        // Some workers report an answer in two events; the first one told is enough.
-        if !id.is_empty() && self.answered.contains(&id) {
-            return String::new();
-        }
-        if self.answered.len() < CALLS_MAX {
-            self.answered.insert(id.clone());
-        }
-        let call = self.calls.remove(&id).unwrap_or_default();
-        let tool = event.text("tool").map_or(call.tool, str::to_owned);
-        let is_error = event.flag("is_error");
-        let answer = response.map(response_text).unwrap_or_default();
-        let mut lines = String::new();
-        if !call.streamed && (is_error || !is_quiet(&tool)) {
-            lines.push_str(&self.answer_lines(&answer));
-        }
-        lines.push_str(&self.verdict(is_error, event.number("duration_ms"), call.streamed));
-        lines
-    }
-
-    fn answer_lines(&self, answer: &str) -> String {
-        let all: Vec<&str> = answer.trim().lines().collect();
-        let mut lines: String =
-            all.iter().take(ANSWER_MAX_LINES).map(|line| self.output_line(line)).collect();
-        if all.len() > ANSWER_MAX_LINES {
-            lines.push_str(&self.output_line(&format!("… {} more lines", all.len() - ANSWER_MAX_LINES)));
-        }
-        lines
-    }
-
-    fn verdict(&self, is_error: bool, took_ms: Option<i64>, streamed: bool) -> String {
-        let took = took_ms.map(duration);
-        match (is_error, took) {
-            (true, Some(took)) => format!("  {}\n", self.colour.red(&format!("✗ failed · {took}"))),
-            (true, None) => format!("  {}\n", self.colour.red("✗ failed")),
-            // A quick success needs no line of its own.
-            (false, Some(took)) if streamed || took_ms.is_some_and(|ms| ms >= 1000) => {
-                format!("  {}\n", self.colour.green(&format!("✓ {took}")))
-            }
-            (false, _) => String::new(),
-        }
-    }
-
     fn file_edited(&self, event: &Event) -> String {
         let path = said(event, "file_path");
         let path = path.trim_start_matches("/workspace/");
@@ -204,32 +162,51 @@ impl Story {
         let preview = event.text("diff_preview").unwrap_or_default();
         let body: Vec<&str> =
             preview.lines().filter(|line| !line.starts_with("---") && !line.starts_with("+++")).collect();
-        let shown = body.iter().take(DIFF_MAX_LINES).copied().collect::<Vec<_>>().join("\n");
+        let most = if self.look.full { usize::MAX } else { DIFF_MAX_LINES };
+        let shown = body.iter().take(most).copied().collect::<Vec<_>>().join("\n");
         let mut lines = head + &coloured_diff(&shown, "    ", self.colour);
-        if body.len() > DIFF_MAX_LINES {
-            let more = format!("… {} more lines", body.len() - DIFF_MAX_LINES);
+        if body.len() > most {
+            let more = format!("… {}", counted(body.len() - most, "more line", "more lines"));
             lines.push_str(&format!("    {}\n", self.colour.dim(&more)));
         }
         lines
     }
 
     fn injected(&self, event: &Event) -> String {
-        let content = shorten(&said(event, "content"), 200);
         let kind = event.text("message_type").unwrap_or("user_message");
-        message_line(self.colour, kind, &content, "consumed")
+        let sender = event.text("message_id").and_then(|id| self.senders.get(id));
+        let sender = sender.map_or(SOMEBODY, String::as_str);
+        message_line(self.colour, kind, sender, event.text("content").unwrap_or_default(), "read")
     }
 
     fn interrupted(&self, event: &Event) -> String {
-        let reason = said(event, "reason");
-        let text =
-            if reason.is_empty() { "interrupted".to_owned() } else { format!("interrupted: {reason}") };
+        let text = match said(event, "reason").as_str() {
+            "" => "interrupted".to_owned(),
+            by if by.starts_with("by ") => format!("interrupted {by}"),
+            words => format!("interrupted: {words}"),
+        };
         format!("{}\n", self.colour.yellow(&format!("■ {text}")))
     }
 
-    fn error(&self, event: &Event) -> String {
+    fn retried(&self, event: &Event) -> String {
+        let why = shorten(&said(event, "error"), 200);
+        format!("{}\n", self.colour.yellow(&format!("↻ trying again: {why}")))
+    }
+
+    /// A failure, once: the worker, the server and the sandbox each report it.
+    fn failure(&mut self, event: &Event) -> String {
         let text = clean(event.text("error").unwrap_or("something went wrong"));
-        let text = text.lines().take(ANSWER_MAX_LINES).collect::<Vec<_>>().join("\n  ");
-        format!("{}\n", self.colour.red(&format!("✗ {text}")))
+        if self.was_told(&text) {
+            return String::new();
+        }
+        let lines = text.lines().take(ERROR_MAX_LINES).collect::<Vec<_>>().join("\n  ");
+        self.told_failure = Some(text);
+        format!("{}\n", self.colour.red(&format!("✗ {lines}")))
+    }
+
+    fn was_told(&self, failure: &str) -> bool {
+        let told = self.told_failure.as_deref().filter(|told| !told.is_empty());
+        told.is_some_and(|told| told.contains(failure) || failure.contains(told))
     }
 
     fn completed(&self, event: &Event) -> String {
@@ -237,7 +214,7 @@ impl Story {
         let tokens = event.number("input_tokens").zip(event.number("output_tokens"));
         let mut facts = Vec::new();
         if let Some(turns) = turns {
-            facts.push(format!("{turns} turns"));
+            facts.push(counted(usize::try_from(turns).unwrap_or(0), "turn", "turns"));
         }
         if let Some((input, output)) = tokens.filter(|(input, output)| input + output > 0) {
             facts.push(format!("{input} tokens in, {output} out"));
@@ -252,6 +229,7 @@ impl Story {
         let reason = said(event, "reason");
         let text = match reason.as_str() {
             "" => to.clone(),
+            words if self.was_told(words) => to.clone(),
             // "cancelled by …" says the state itself.
             words if words.starts_with(&to) => reason,
             words => format!("{to}: {words}"),
@@ -264,22 +242,34 @@ impl Story {
         }
     }
 
+    /// A push: only a ref that git wrote is shown as pushed.
     fn gateway_git(&self, event: &Event) -> String {
-        let refused = |why: &str| format!("{}\n", self.colour.red(&format!("✗ git: {}", clean_line(why))));
-        let mut lines = String::new();
-        for update in event.event_data.get("refs").and_then(Value::as_array).into_iter().flatten() {
-            let name = update.get("name").and_then(Value::as_str).unwrap_or_default();
-            if let Some(why) = update.get("refused").and_then(Value::as_str) {
-                lines.push_str(&refused(&format!("{name}: {why}")));
-            } else if let Some(branch) = name.strip_prefix("refs/heads/") {
-                lines.push_str(&self.plain("⇡", &format!("pushed {}", clean_line(branch))));
-            }
-        }
         let allowed = event.event_data.get("allowed").and_then(Value::as_bool).unwrap_or(true);
-        if !allowed && lines.is_empty() {
-            lines.push_str(&refused(event.text("reason").unwrap_or("refused")));
+        let reason = event.text("reason").or_else(|| event.text("error"));
+        let refs = event.event_data.get("refs").and_then(Value::as_array);
+        let refs = refs.map(Vec::as_slice).unwrap_or_default();
+        if !allowed && refs.is_empty() {
+            return self.refused("git", reason);
         }
-        lines
+        refs.iter().map(|update| self.ref_update(update, allowed, reason)).collect()
+    }
+
+    fn ref_update(&self, update: &Value, allowed: bool, reason: Option<&str>) -> String {
+        let name = update.get("name").and_then(Value::as_str).unwrap_or_default();
+        let name = clean_line(name.strip_prefix("refs/heads/").unwrap_or(name));
+        let refused = update.get("refused").and_then(Value::as_str);
+        let written = update.get("written").and_then(Value::as_bool).unwrap_or(true);
+        if !allowed || !written || refused.is_some() {
+            return self.refused(&format!("push to {name}"), refused.or(reason));
+        }
+        let new = update.get("new").and_then(Value::as_str).unwrap_or_default();
+        let is_gone = !new.is_empty() && new.bytes().all(|digit| digit == b'0');
+        self.plain("⇡", &format!("{} {name}", if is_gone { "deleted" } else { "pushed" }))
+    }
+
+    fn refused(&self, what: &str, why: Option<&str>) -> String {
+        let why = why.map(|why| format!(": {}", clean_line(why))).unwrap_or_default();
+        format!("{}\n", self.colour.red(&format!("✗ {what} refused{why}")))
     }
 
     fn gateway_egress(&self, event: &Event) -> String {
@@ -287,21 +277,20 @@ impl Story {
     }
 }
 
-/// A message and how far it has come.
-pub(crate) fn message_line(colour: Colour, kind: &str, content: &str, state: &str) -> String {
-    let content = shorten(&clean_line(content), 200);
-    let (glyph, who) = match kind {
-        "interrupt" => ("✋", "interrupt"),
-        "guardian_nudge" => ("✉", "guardian"),
-        "system" => ("✉", "system"),
-        _ => ("✉", "you"),
+/// A message, who sent it and how far it has come.
+pub(crate) fn message_line(colour: Colour, kind: &str, sender: &str, content: &str, state: &str) -> String {
+    let content = shorten(&clean_line(content.trim()), 200);
+    let sender = shorten(&clean_line(sender), 40);
+    let text = match kind {
+        "interrupt" if content.is_empty() => format!("interrupt by {sender}"),
+        "interrupt" => format!("interrupt by {sender}: {content}"),
+        "guardian_nudge" => format!("guardian: {content}"),
+        "system" => format!("system: {content}"),
+        _ => format!("{sender}: {content}"),
     };
-    format!(
-        "{} {} {}\n",
-        colour.magenta(glyph),
-        colour.magenta(&format!("{who}: {content}")),
-        colour.dim(&format!("[{state}]"))
-    )
+    let glyph = if kind == "interrupt" { "✋" } else { "✉" };
+    let state = colour.dim(&format!("[{}]", clean_line(state)));
+    format!("{} {} {state}\n", colour.magenta(glyph), colour.magenta(&text))
 }
 
 /// A state in its colour.
@@ -318,13 +307,4 @@ pub(crate) fn state_word(state: SandboxState, colour: Colour) -> String {
 
 fn said(event: &Event, name: &str) -> String {
     clean_line(event.text(name).unwrap_or_default())
-}
-
-fn call_id(event: &Event) -> Option<&str> {
-    event.text("tool_use_id").or_else(|| event.text("tool_id"))
-}
-
-/// Tools whose answer is long and says what the reader can look up.
-fn is_quiet(tool: &str) -> bool {
-    matches!(tool, "Read" | "Write" | "Edit" | "Glob" | "Grep" | "TodoWrite" | "LS")
 }

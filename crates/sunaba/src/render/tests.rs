@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::Story;
+use super::{Look, Story};
 use crate::client::Event;
 use crate::output::Colour;
 
@@ -18,7 +18,12 @@ fn event(event_type: &str, event_data: Value) -> Event {
 }
 
 fn told(colour: Colour, events: &[(&str, Value)]) -> String {
-    let mut story = Story::new(colour);
+    told_with(Look { colour, width: None, full: false }, events)
+}
+
+fn told_with(look: Look, events: &[(&str, Value)]) -> String {
+    let mut story = Story::new(look);
+    story.sender_is("msg_1", "ana");
     let mut text: String =
         events.iter().map(|(event_type, data)| story.tell(&event(event_type, data.clone()))).collect();
     text.push_str(&story.finish_output());
@@ -66,7 +71,7 @@ fn a_whole_run() -> Vec<(&'static str, Value)> {
         ("agent.tool_result", json!({"tool_use_id": "t3", "result": "ok 1\nok 2"})),
         (
             "agent.message_injected",
-            json!({"message_type": "user_message", "content": "Please say it louder"}),
+            json!({"message_type": "user_message", "message_id": "msg_1", "content": "Please say it louder"}),
         ),
         ("agent.tool_use", json!({"tool": "Bash", "tool_use_id": "t4", "input": {"command": "false"}})),
         (
@@ -167,5 +172,138 @@ fn long_answers_are_cut_with_a_count() {
     let answer = (1..=20).map(|n| format!("line {n}")).collect::<Vec<_>>().join("\n");
     let shown =
         told(Colour::Off, &[("agent.tool_completed", json!({"tool": "Bash", "tool_response": answer}))]);
-    assert!(shown.ends_with("  │ line 12\n  │ … 8 more lines\n"), "{shown}");
+    assert!(shown.ends_with("  │ line 12\n  │ … 8 more lines (sunaba logs sbx_1 --full)\n"), "{shown}");
+}
+
+fn call(id: &str, tool: &str, input: Value) -> (&'static str, Value) {
+    ("agent.tool_use", json!({"tool": tool, "tool_use_id": id, "input": input}))
+}
+
+fn wrote(id: &str, chunk: &str) -> (&'static str, Value) {
+    ("agent.tool_output", json!({"tool_use_id": id, "chunk": chunk}))
+}
+
+fn answered(id: &str, response: &str, is_error: bool) -> (&'static str, Value) {
+    (
+        "agent.tool_completed",
+        json!({"tool_use_id": id, "tool_response": response, "is_error": is_error, "duration_ms": 7}),
+    )
+}
+
+#[test]
+fn every_result_stands_under_its_own_call() {
+    let in_order = [
+        call("a", "Read", json!({"file_path": "/workspace/calc.py"})),
+        call("b", "Bash", json!({"command": "make"})),
+        call("c", "Bash", json!({"command": "make test"})),
+        answered("a", "no such file", true),
+        wrote("b", "built\n"),
+        answered("b", "built", false),
+        wrote("c", "tested"),
+        answered("c", "[interrupted] the command was ended", true),
+    ];
+    insta::assert_snapshot!(told(Colour::Off, &in_order), @r"
+    ◆ Read calc.py
+      │ no such file
+      ✗ failed · 7 ms
+    ◆ Bash make
+      │ built
+      ✓ 7 ms
+    ◆ Bash make test
+      │ tested
+      ■ interrupted
+    ");
+    let mixed = [
+        call("a", "Bash", json!({"command": "one"})),
+        call("b", "Bash", json!({"command": "two"})),
+        wrote("a", "1\nun"),
+        wrote("b", "2\n"),
+        wrote("a", "finished\n"),
+        ("agent.message", json!({"content": "Both run."})),
+        answered("b", "2\nexit code 3", true),
+        answered("a", "1", false),
+    ];
+    insta::assert_snapshot!(told(Colour::Off, &mixed), @r"
+    ◆ Bash one
+      │ 1
+      │ un
+    ◆ Bash two
+      │ 2
+    ◆ Bash one
+      │ finished
+    ● Both run.
+    ◆ Bash two
+      ✗ exit code 3 · 7 ms
+    ◆ Bash one
+      ✓ 7 ms
+    ");
+}
+
+#[test]
+fn only_what_git_wrote_is_shown_as_pushed() {
+    let zeros = "0".repeat(40);
+    let shown = told(
+        Colour::Off,
+        &[
+            (
+                "gateway.git",
+                json!({"allowed": false, "reason": "only its own branch", "refs": [
+                    {"name": "refs/heads/main", "written": false, "refused": null},
+                ]}),
+            ),
+            (
+                "gateway.git",
+                json!({"allowed": true, "reason": null, "refs": [
+                    {"name": "refs/heads/x", "written": true, "refused": null},
+                    {"name": "refs/heads/y", "written": false, "refused": "non-fast-forward"},
+                    {"name": "refs/heads/z", "new": zeros, "written": true, "refused": null},
+                ]}),
+            ),
+            ("gateway.git", json!({"allowed": false, "reason": "no access", "refs": []})),
+        ],
+    );
+    insta::assert_snapshot!(shown, @r"
+    ✗ push to main refused: only its own branch
+    ⇡ pushed x
+    ✗ push to y refused: non-fast-forward
+    ⇡ deleted z
+    ✗ git refused: no access
+    ");
+}
+
+#[test]
+fn a_failure_is_told_once_and_a_retry_is_none() {
+    let shown = told(
+        Colour::Off,
+        &[
+            ("agent.stream_error", json!({"error": "overloaded", "retrying": true})),
+            ("agent.stream_error", json!({"error": "overloaded: gave up", "retrying": false})),
+            ("agent.error", json!({"error": "overloaded: gave up"})),
+            ("agent.failed", json!({"error": "overloaded: gave up"})),
+            ("sandbox.state_changed", json!({"to": "failed", "reason": "overloaded: gave up"})),
+        ],
+    );
+    assert_eq!(shown, "↻ trying again: overloaded\n✗ overloaded: gave up\n✘ failed\n");
+}
+
+#[test]
+fn long_output_is_cut_and_progress_is_its_last_state() {
+    let output: String = (1..=200).map(|n| format!("line {n}\n")).collect();
+    let events = [
+        call("a", "Bash", json!({"command": "make"})),
+        wrote("a", "0%\r50%\r100"),
+        wrote("a", "%\r\n"),
+        wrote("a", &output),
+        answered("a", &output, false),
+    ];
+    let shown = told(Colour::Off, &events);
+    assert!(shown.starts_with("◆ Bash make\n  │ 100%\n  │ line 1\n"), "{shown}");
+    let end = "  │ line 19\n  │ … 176 more lines (sunaba logs sbx_1 --full)\n  │ line 196\n";
+    assert!(shown.contains(end), "{shown}");
+    assert!(shown.ends_with("  │ line 200\n  ✓ 7 ms\n"), "{shown}");
+    let look = Look { colour: Colour::Off, width: Some(20), full: true };
+    assert_eq!(told_with(look, &events).lines().count(), 203, "--full shows all");
+    let wide = [call("a", "Bash", json!({"command": "x".repeat(90)})), wrote("a", &("y".repeat(90) + "\n"))];
+    let shown = told_with(Look { full: false, ..look }, &wide);
+    assert!(shown.lines().all(|line| line.chars().count() == 20 && line.ends_with('…')), "{shown}");
 }

@@ -12,6 +12,11 @@ pub(crate) fn shorten(text: &str, most: usize) -> String {
     shown
 }
 
+/// A number with its noun.
+pub(crate) fn counted(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
 /// A duration as a person says it.
 pub(crate) fn duration(milliseconds: i64) -> String {
     let tenths = milliseconds.max(0) / 100;
@@ -44,5 +49,7 @@ mod tests {
         assert_eq!(said, ["5 ms", "999 ms", "2.1 s", "1 min 1 s", "1 h 1 min"]);
         assert_eq!(shorten("abcdef", 4), "abc…");
         assert_eq!(shorten("abcd", 4), "abcd");
+        assert_eq!(counted(1, "turn", "turns"), "1 turn");
+        assert_eq!(counted(0, "turn", "turns"), "0 turns");
     }
 }

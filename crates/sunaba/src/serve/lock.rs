@@ -4,15 +4,18 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
-use crate::client::Announcement;
+use crate::client::{Announcement, LOCK_FILE};
 use crate::failure::{Failure, Outcome};
 
-/// The locked file; it also says who holds the lock.
-const LOCK_FILE: &str = "serve.lock";
+/// How often the lock is tried; a client that looks who holds it has it for a moment.
+const TRIES: u32 = 5;
+/// The pause between two tries.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// The lock on a data directory, held until dropped.
 #[derive(Debug)]
@@ -24,17 +27,26 @@ impl DataDirLock {
         let path = data_dir.join(LOCK_FILE);
         let open =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
-        let file =
+        let mut file =
             open.map_err(|error| Failure::other(format!("cannot open {}: {error}", path.display())))?;
-        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(lock) => {
-                let mut held = Self(lock);
-                held.write("")?;
-                Ok(held)
+        for _ in 1..TRIES {
+            match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+                Ok(lock) => return Self::held(lock),
+                Err((back, _)) => file = back,
             }
+            std::thread::sleep(PAUSE);
+        }
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => Self::held(lock),
             Err((file, Errno::EWOULDBLOCK)) => Err(taken(data_dir, file)),
             Err((_, error)) => Err(Failure::other(format!("cannot lock {}: {error}", path.display()))),
         }
+    }
+
+    fn held(lock: Flock<File>) -> Outcome<Self> {
+        let mut held = Self(lock);
+        held.write("")?;
+        Ok(held)
     }
 
     /// Notes in the file how this server is reached, for whoever is refused.

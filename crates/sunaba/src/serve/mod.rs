@@ -12,9 +12,9 @@ mod logging;
 mod sources;
 mod worker_program;
 
-use std::fs::DirBuilder;
+use std::fs::{DirBuilder, Permissions};
 use std::net::SocketAddr;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -70,11 +70,27 @@ pub(crate) async fn run(outside: &Outside, json: bool) -> Outcome {
 }
 
 fn make_private_dir(dir: &Path) -> Outcome<()> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(dir)
-        .map_err(|error| Failure::other(format!("cannot make the data directory {}: {error}", dir.display())))
+    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|error| {
+        Failure::other(format!("cannot make the data directory {}: {error}", dir.display()))
+    })?;
+    close_to_others(dir)
+        .map_err(|error| Failure::other(format!("cannot close {} to others: {error}", dir.display())))?
+}
+
+/// A directory that was there before may be open to others; what a server keeps is for its user alone.
+fn close_to_others(dir: &Path) -> std::io::Result<Outcome<()>> {
+    const STICKY: u32 = 0o1000;
+    let mode = std::fs::metadata(dir)?.permissions().mode();
+    if mode & STICKY != 0 {
+        let text =
+            format!("{} is shared by everybody; name a directory of its own with --data", dir.display());
+        return Ok(Err(Failure::usage(text)));
+    }
+    if mode & 0o077 != 0 {
+        std::fs::set_permissions(dir, Permissions::from_mode(0o700))?;
+        tracing::warn!(dir = %dir.display(), "the data directory was open to others; it is closed now");
+    }
+    Ok(Ok(()))
 }
 
 async fn bind(address: SocketAddr) -> Outcome<TcpListener> {

@@ -27,6 +27,9 @@ fn an_impossible_value_stops_the_start() {
     let ran = Ran::of(sunaba(data.path()).arg("serve").env("DATABASE_URL", "postgres://h/d"));
     ran.expect_code(2);
     assert!(ran.stderr.contains("$DATABASE_URL: database_url:"), "{}", ran.stderr);
+    let ran = Ran::of(sunaba(data.path()).args(["serve", "--log-level", "loud"]));
+    ran.expect_code(2);
+    assert!(ran.stderr.contains("--log-level: log.level: \"loud\" is not a log level"), "{}", ran.stderr);
     let ran = Ran::of(sunaba(data.path()).args(["serve", "--listen", "here"]));
     ran.expect_code(2);
     assert!(ran.stderr.contains("--listen: listen: \"here\" is not an address"), "{}", ran.stderr);

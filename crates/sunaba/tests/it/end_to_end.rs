@@ -62,12 +62,12 @@ fn run_does_the_main_job_and_typed_words_steer_it() {
             .arg("--repo")
             .arg(&repo)
             .args(["--model", &format!("script:{}", script.display())])
-            .arg("Count, then write"),
+            .args(["--stdin", "Count, then write"]),
         "please also b.txt\n",
     );
     ran.expect_code(0);
     assert!(ran.stderr.contains("has uncommitted changes"), "{}", ran.stderr);
-    assert!(ran.stdout.contains("[queued]") && ran.stdout.contains("[consumed]"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("[sent]") && ran.stdout.contains("[read]"), "{}", ran.stdout);
     assert!(ran.stdout.contains("  │ tick 6\n"), "{}", ran.stdout);
     let branch = ran.stdout.lines().find_map(|line| line.strip_prefix("branch  ")).unwrap().to_owned();
     assert_eq!(git(&repo, &["show", &format!("{branch}:b.txt")]), "b\n");
@@ -90,7 +90,43 @@ fn a_script_that_is_not_met_fails_the_run() {
         "Do it",
     ]));
     ran.expect_code(1);
-    assert!(ran.stdout.contains("never said"), "{}", ran.stdout);
+    assert_eq!(ran.stdout.matches("never said").count(), 1, "told once: {}", ran.stdout);
+    std::fs::write(&script, "- text: x\n- txt: y\n").unwrap();
+    let broken = Ran::of(sunaba(data.path()).arg("run").arg("--repo").arg(&repo).args([
+        "--model",
+        &format!("script:{}", script.display()),
+        "Do it",
+    ]));
+    broken.expect_code(2);
+    assert!(broken.stderr.contains(&format!("{}:2:", script.display())), "{}", broken.stderr);
+}
+
+#[test]
+fn two_that_start_at_once_share_one_server_and_take_no_input_for_words() {
+    let data = data_dir();
+    let _background = Background(data.path());
+    let repo = repository(data.path());
+    let start = || {
+        let mut command = sunaba(data.path());
+        command.arg("run").arg("--repo").arg(&repo).args(["--model", "script:default", "--detach", "Do it"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let (first, second) = (start(), start());
+    for child in [first, second] {
+        Ran::from(child.wait_with_output().unwrap()).expect_code(0);
+    }
+    let all: Value =
+        serde_json::from_str(&Ran::of(sunaba(data.path()).args(["ps", "--all", "--json"])).stdout).unwrap();
+    assert_eq!(all.as_array().unwrap().len(), 2);
+    for sandbox in all.as_array().unwrap() {
+        let id = sandbox["id"].as_str().unwrap();
+        let ran = Ran::with_input(sunaba(data.path()).args(["attach", id]), "not for the agent\n");
+        ran.expect_code(0);
+        assert!(!ran.stdout.contains("not for the agent"), "{}", ran.stdout);
+    }
+    let stopped = Ran::of(sunaba(data.path()).args(["serve", "--stop"]));
+    assert!(stopped.expect_code(0).stdout.contains("stopped the server at"), "{}", stopped.stdout);
+    Ran::of(sunaba(data.path()).args(["serve", "--stop"])).expect_code(3);
 }
 
 #[test]
@@ -104,7 +140,7 @@ fn the_demonstration_runs_to_its_end() {
     );
     ran.expect_code(0);
     assert!(ran.stdout.contains("│ ok      says goodbye"), "{}", ran.stdout);
-    assert!(ran.stdout.contains("[queued]") && ran.stdout.contains("[consumed]"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("[sent]") && ran.stdout.contains("[read]"), "{}", ran.stdout);
     assert!(ran.stdout.contains("✔ completed"), "{}", ran.stdout);
     assert!(ran.stdout.contains("  +check \"says goodbye\""), "{}", ran.stdout);
 }

@@ -72,7 +72,7 @@ async fn what_is_said_waits_for_the_agent() {
         json!({ "message_id": sent["message_id"], "message_type": "user_message", "content": "hello there" });
     server.post_event("ext-7f31", "agent.message_injected", injected).await;
     let show = server.run(&["show", "last"]);
-    assert!(show.stdout.contains("you: hello there [consumed at event"), "{}", show.stdout);
+    assert!(show.stdout.contains("first admin: hello there [read at event"), "{}", show.stdout);
 }
 
 #[tokio::test]
@@ -80,6 +80,8 @@ async fn the_exit_code_tells_how_it_ended() {
     let server = fed().await;
     let cancelled = attach(&server, "ext-7f31");
     server.run(&["stop", "ext-7f31"]).expect_code(0);
+    let again = server.run(&["stop", "ext-7f31"]);
+    assert!(again.expect_code(0).stdout.contains("already cancelled"), "{}", again.stdout);
     let ran = Ran::from(cancelled.wait_with_output().unwrap());
     ran.expect_code(130);
     assert!(ran.stdout.contains("■ cancelled"), "{}", ran.stdout);
@@ -100,7 +102,7 @@ async fn the_exit_code_tells_how_it_ended() {
 async fn a_typed_line_reaches_the_agent_while_attached() {
     let server = fed().await;
     let mut command = sunaba(server.data.path());
-    command.args(["attach", "last"]);
+    command.args(["attach", "last", "--stdin"]);
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut keyboard = child.stdin.take().unwrap();
@@ -151,7 +153,7 @@ async fn a_story_goes_on_over_a_restart_of_the_server() {
     assert_eq!(ran.stdout.matches("I look").count(), 1, "nothing twice: {}", ran.stdout);
     assert_eq!(ran.stdout.matches("after the restart").count(), 1, "nothing missing: {}", ran.stdout);
     assert!(
-        ran.stderr.contains("connection lost") && ran.stderr.contains("connected again"),
+        ran.stderr.contains("the server went away; trying again") && ran.stderr.contains("connected again"),
         "{}",
         ran.stderr
     );
@@ -167,6 +169,10 @@ fn wrong_use_and_absent_servers_have_codes_of_their_own() {
     away.expect_code(3);
     let error: serde_json::Value = serde_json::from_str(&away.stdout).unwrap();
     assert_eq!(error["error"]["code"], "server_unreachable");
+    let garbage = Ran::of(sunaba(data.path()).arg("ps").env("SUNABA_URL", "garbage"));
+    garbage.expect_code(2);
+    assert!(garbage.stderr.contains("SUNABA_URL is \"garbage\""), "{}", garbage.stderr);
+    Ran::of(sunaba(data.path()).args(["demo", "--data", "x"])).expect_code(2);
     Ran::of(sunaba(data.path()).arg("nonsense")).expect_code(2);
     Ran::of(sunaba(data.path()).args(["run", "--repo", "/nowhere", "x"])).expect_code(2);
     Ran::of(sunaba(data.path()).args(["run", "--repo"]).arg(data.path()).arg("x")).expect_code(2);

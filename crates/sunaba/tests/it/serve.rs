@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use futures::StreamExt;
 use serde_json::json;
 
-use crate::support::{Ran, Server, http, sunaba, until};
+use crate::support::{Ran, Server, http, sunaba, until, wait};
 
 #[test]
 fn a_second_server_is_refused_and_told_who_has_the_directory() {
@@ -103,4 +103,24 @@ async fn no_token_is_ever_logged() {
     for token in [admin.as_str(), personal.as_str(), "sun_admin_wrong"] {
         assert!(!log.contains(token), "a token is in the log");
     }
+}
+
+#[test]
+fn a_directory_that_is_open_to_others_is_closed() {
+    let data = tempfile::tempdir().unwrap();
+    let open = |mode| std::fs::set_permissions(data.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+    open(0o1777);
+    let shared = Ran::of(sunaba(data.path()).args(["serve", "--listen", "127.0.0.1:0"]));
+    shared.expect_code(2);
+    open(0o755);
+    let mut child = sunaba(data.path())
+        .args(["serve", "--listen", "127.0.0.1:0"])
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    until("the announcement", || data.path().join("server.json").exists());
+    assert_eq!(std::fs::metadata(data.path()).unwrap().permissions().mode() & 0o777, 0o700);
+    Ran::of(sunaba(data.path()).args(["serve", "--stop"])).expect_code(0);
+    assert!(wait(&mut child).success());
 }

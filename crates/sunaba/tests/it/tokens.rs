@@ -23,6 +23,10 @@ fn a_token_opens_until_it_is_revoked() {
     assert_eq!(entry["scopes"], serde_json::json!(["read"]));
     assert!(!listed.to_string().contains(&token), "a list never holds a token");
 
+    let nowhere = server.run(&["token", "create", "x", "--projects", "nosuch"]);
+    nowhere.expect_code(1);
+    assert!(nowhere.stderr.contains("there is no project nosuch"), "{}", nowhere.stderr);
+
     server.run(&["token", "revoke", "laptop"]).expect_code(0);
     let after = with(&["ps"]);
     after.expect_code(1);

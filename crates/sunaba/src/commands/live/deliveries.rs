@@ -44,6 +44,11 @@ impl Deliveries {
         self.0.retain(|open| open.id != id);
     }
 
+    /// Whether the fate of this one is open.
+    pub(super) fn is_open(&self, id: &str) -> bool {
+        self.0.iter().any(|open| open.id == id)
+    }
+
     /// Whether the fate of any is open.
     pub(super) fn any_open(&self) -> bool {
         !self.0.is_empty()
@@ -60,8 +65,8 @@ impl Deliveries {
                 continue;
             }
             open.state = message.state;
-            if message.state == MessageState::Consumed {
-                // The event that consumed it is in the story, and tells it there.
+            // That it was taken matters to nobody, and the event that consumed it is in the story.
+            if matches!(message.state, MessageState::HandedOver | MessageState::Consumed) {
                 continue;
             }
             changes.push(Change {
@@ -78,9 +83,8 @@ impl Deliveries {
 fn words(message: &MessageFate) -> String {
     let reason = message.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
     match message.state {
-        MessageState::Queued => "queued".to_owned(),
-        MessageState::HandedOver => "handed over".to_owned(),
-        MessageState::Consumed => "consumed".to_owned(),
+        MessageState::Queued | MessageState::HandedOver => "sent".to_owned(),
+        MessageState::Consumed => "read".to_owned(),
         MessageState::Superseded => format!("superseded{reason}"),
         MessageState::Expired => format!("expired{reason}"),
     }
@@ -103,8 +107,6 @@ mod tests {
         let mut deliveries = Deliveries::default();
         deliveries.sent("msg_1", "user_message", "hi");
         assert_eq!(deliveries.update(&[message("queued")]), []);
-        let told = deliveries.update(&[message("handed_over")]);
-        assert_eq!(told[0].state, "handed over");
         assert_eq!(deliveries.update(&[message("handed_over")]), []);
         assert!(deliveries.any_open());
         assert_eq!(deliveries.update(&[message("expired")])[0].state, "expired: it ended");
