@@ -5,6 +5,7 @@
 //! added here and never enter a sandbox. Each decision is written into the
 //! sandbox's log by the server: `gateway.model_call`, `gateway.git`.
 
+mod admission;
 mod dialect;
 mod git;
 mod model;

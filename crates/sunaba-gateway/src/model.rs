@@ -36,6 +36,11 @@ pub(crate) async fn unknown() -> Response {
     Refusal::new(StatusCode::NOT_FOUND, "not_found_error", what).response(&Anthropic)
 }
 
+/// The answer when the sandbox has too much under way.
+pub(crate) fn busy(words: String) -> Response {
+    Refusal::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", words).response(&Anthropic)
+}
+
 /// `POST /anthropic/v1/messages`.
 pub(crate) async fn messages(
     State(state): State<GatewayState>,

@@ -2,8 +2,11 @@
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
+use axum::middleware::from_fn_with_state;
+use axum::response::Response;
 use axum::routing::{get, post};
 
+use crate::admission::{self, Bound};
 use crate::{GatewayState, git, model};
 
 /// Largest request to a model, in bytes.
@@ -11,18 +14,23 @@ const MODEL_BODY_MAX_BYTES: usize = 32 * 1024 * 1024;
 
 /// The gateway's routes. The server puts a [`crate::Caller`] into each request first.
 pub fn router(state: GatewayState) -> Router {
+    let bounded = |busy: fn(String) -> Response| {
+        from_fn_with_state(Bound { slots: state.slots.clone(), busy }, admission::bound)
+    };
     let models = Router::new()
         .route("/anthropic", get(model::probe))
         .route("/anthropic/", get(model::probe))
         .route("/anthropic/v1/messages", post(model::messages))
         .route("/anthropic/v1/messages/count_tokens", post(model::count_tokens))
         .route("/anthropic/{*rest}", axum::routing::any(model::unknown))
-        .layer(DefaultBodyLimit::max(MODEL_BODY_MAX_BYTES));
+        .layer(DefaultBodyLimit::max(MODEL_BODY_MAX_BYTES))
+        .layer(bounded(model::busy));
     let git = Router::new()
         .route("/git/{project}/info/refs", get(git::info_refs))
         .route("/git/{project}/git-upload-pack", post(git::upload_pack))
         .route("/git/{project}/git-receive-pack", post(git::receive_pack))
         // Packs are bounded where they are read.
-        .layer(DefaultBodyLimit::disable());
+        .layer(DefaultBodyLimit::disable())
+        .layer(bounded(git::busy));
     models.merge(git).with_state(state)
 }

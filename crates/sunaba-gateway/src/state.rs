@@ -13,6 +13,8 @@ use sunaba_store::Store;
 use sunaba_types::{BlobHash, ProjectId, SandboxId};
 use tokio_util::task::TaskTracker;
 
+use crate::admission::Slots;
+
 /// How many counters of played errors are kept; at the bound all are forgotten, which replays some errors.
 const ERROR_COUNTERS_MAX: usize = 10_000;
 
@@ -70,6 +72,8 @@ pub struct GatewayState {
     pub(crate) client: reqwest::Client,
     /// Answers that go on while their request's handler is done.
     pub(crate) tasks: TaskTracker,
+    /// What each sandbox has under way.
+    pub(crate) slots: Arc<Slots>,
     /// How often a script's error was given, by sandbox and place.
     errors_played: Arc<Mutex<HashMap<(SandboxId, usize), u32>>>,
 }
@@ -92,7 +96,7 @@ impl GatewayState {
             .redirect(reqwest::redirect::Policy::none())
             .build()?;
         let (config, errors_played) = (Arc::new(config), Arc::default());
-        Ok(Self { config, client, tasks: TaskTracker::new(), errors_played })
+        Ok(Self { config, client, tasks: TaskTracker::new(), slots: Arc::default(), errors_played })
     }
 
     /// Waits until every answer that has begun is finished and recorded.

@@ -19,6 +19,7 @@ use sunaba_git::{
 use tokio_util::io::ReaderStream;
 
 use super::{guard, spool};
+use crate::admission::Slot;
 use crate::standing::{self, NoStanding};
 use crate::{Caller, GatewayState, record};
 
@@ -34,6 +35,12 @@ const ANSWER_WAITING_BYTES: usize = 256 * 1024;
 pub(crate) struct InfoRefs {
     #[serde(default)]
     service: String,
+}
+
+/// The answer when the sandbox has too much under way.
+#[expect(clippy::needless_pass_by_value, reason = "one shape for every kind of request")]
+pub(crate) fn busy(words: String) -> Response {
+    said(StatusCode::SERVICE_UNAVAILABLE, &words)
 }
 
 /// `GET /git/{project}/info/refs?service=…`.
@@ -61,6 +68,7 @@ pub(crate) async fn info_refs(
 pub(crate) async fn upload_pack(
     State(state): State<GatewayState>,
     Extension(caller): Extension<Caller>,
+    Extension(slot): Extension<Slot>,
     Path(project): Path<String>,
     headers: HeaderMap,
     body: Body,
@@ -82,6 +90,7 @@ pub(crate) async fn upload_pack(
         let error = result.err().map(|error| error.to_string());
         let payload = json!({"service": service.as_str(), "allowed": true, "refs": [], "error": error});
         record::git(&state, &caller.sandbox_id, &payload).await;
+        drop(slot);
     });
     answer("application/x-git-upload-pack-result", Body::from_stream(ReaderStream::new(reader)))
 }
@@ -90,6 +99,7 @@ pub(crate) async fn upload_pack(
 pub(crate) async fn receive_pack(
     State(state): State<GatewayState>,
     Extension(caller): Extension<Caller>,
+    Extension(slot): Extension<Slot>,
     Path(project): Path<String>,
     headers: HeaderMap,
     body: Body,
@@ -106,7 +116,7 @@ pub(crate) async fn receive_pack(
         Ok(read) => read,
         Err(reason) => return said(StatusCode::BAD_REQUEST, &reason),
     };
-    let push = Push { state: state.clone(), caller, mirror, commands };
+    let push = Push { state: state.clone(), caller, mirror, commands, _slot: slot };
     let work = state.tasks.spawn(push.run(file));
     work.await.unwrap_or_else(|_| said(StatusCode::INTERNAL_SERVER_ERROR, "the push was not finished"))
 }
@@ -117,6 +127,8 @@ struct Push {
     caller: Caller,
     mirror: Mirror,
     commands: ReceiveCommands,
+    /// A push whose client went away counts until it is done.
+    _slot: Slot,
 }
 
 impl Push {
@@ -156,12 +168,14 @@ impl Push {
             .iter()
             .map(|update| {
                 let seen = outcome.iter().find(|report| report.name == update.name);
+                let refused =
+                    if allowed { seen.and_then(|report| report.refused.as_deref()) } else { reason };
                 json!({
                     "name": update.name,
                     "old": update.old,
                     "new": update.new,
                     "written": seen.is_some_and(|report| report.refused.is_none()),
-                    "refused": seen.and_then(|report| report.refused.clone()),
+                    "refused": refused,
                 })
             })
             .collect();

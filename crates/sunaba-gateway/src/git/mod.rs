@@ -4,4 +4,4 @@ mod guard;
 mod handlers;
 mod spool;
 
-pub(crate) use handlers::{info_refs, receive_pack, upload_pack};
+pub(crate) use handlers::{busy, info_refs, receive_pack, upload_pack};

@@ -69,6 +69,11 @@ async fn other_refs_are_refused_with_words_to_act_on() {
     let events = world.events("gateway.git", 7).await;
     assert!(events.iter().all(|event| event["allowed"] == false && event["reason"].is_string()));
     assert_eq!(events[0]["refs"][0]["name"], "refs/heads/main");
+    for event in &events {
+        for each in event["refs"].as_array().unwrap() {
+            assert_eq!((&each["written"], &each["refused"]), (&false.into(), &event["reason"]), "{event}");
+        }
+    }
 }
 
 #[tokio::test]

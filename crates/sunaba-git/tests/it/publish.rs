@@ -114,7 +114,9 @@ async fn a_repository_that_cannot_be_written_says_so() {
     let world = World::new();
     let mirror = world.mirror().await;
     mirror.create_branch("feature-x", "main").await.unwrap();
-    push(&world, &mirror, "feature-x", "one");
+    // More than a pipe holds, and not compressible: the sender is still at it when the receiver gives up.
+    let noise = (0..300_000_u32).map(|n| char::from(b' ' + (n.wrapping_mul(2_654_435_761) >> 25) as u8 % 95));
+    push(&world, &mirror, "feature-x", &noise.collect::<String>());
     std::fs::set_permissions(world.dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     if std::fs::metadata(&world.repo).unwrap().uid() == 0 {
         chown_tree(&world.repo, 200_323, 200_323).await.unwrap();
