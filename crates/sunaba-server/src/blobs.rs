@@ -17,6 +17,9 @@ use sunaba_types::limits::BLOB_MAX_BYTES;
 use tokio::fs;
 use tokio::io::AsyncWriteExt;
 
+/// How the name of a file begins that is not yet a blob.
+const UNFINISHED: &str = ".new-";
+
 /// Why a blob was not stored.
 #[derive(Debug, thiserror::Error)]
 pub enum BlobError {
@@ -55,7 +58,7 @@ impl BlobFiles {
         S: Stream<Item = Result<Bytes, E>> + Unpin,
     {
         fs::create_dir_all(&self.root).await?;
-        let unfinished = Unfinished(self.root.join(format!(".new-{}", uuid::Uuid::now_v7().simple())));
+        let unfinished = Unfinished(self.root.join(format!("{UNFINISHED}{}", uuid::Uuid::now_v7().simple())));
         let mut file = fs::File::create(&unfinished.0).await?;
         let (mut hasher, mut size) = (Sha256::new(), 0u64);
         loop {
@@ -76,10 +79,26 @@ impl BlobFiles {
         let hash = BlobHash::parse(&hex(&digest)).expect("hex of a SHA-256 is a blob hash");
         let path = self.path(&hash);
         let folder = path.parent().expect("a blob has a folder").to_owned();
-        fs::create_dir_all(&folder).await?;
+        match fs::create_dir(&folder).await {
+            // A folder that is not durable itself makes nothing in it durable.
+            Ok(()) => sync_folder(&self.root).await?,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error.into()),
+        }
         fs::rename(&unfinished.0, &path).await?;
         sync_folder(&folder).await?;
         Ok((hash, size))
+    }
+
+    /// Removes what an earlier process began to write and did not finish. Only before anything is stored.
+    pub(crate) fn remove_unfinished(&self) {
+        let Ok(entries) = std::fs::read_dir(&self.root) else { return };
+        for entry in entries.flatten() {
+            let unfinished = entry.file_name().as_encoded_bytes().starts_with(UNFINISHED.as_bytes());
+            if unfinished && let Err(error) = std::fs::remove_file(entry.path()) {
+                tracing::warn!(%error, "an unfinished blob could not be removed");
+            }
+        }
     }
 
     /// The bytes of a blob; `None` if it is not here.

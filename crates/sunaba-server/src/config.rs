@@ -1,5 +1,6 @@
 //! What can be set about the server, as plain data. Defaults are for one machine.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Whether callers must prove who they are.
@@ -100,6 +101,8 @@ pub struct ServerConfig {
     pub default_model: String,
     /// What a sandbox may use when its request does not say.
     pub default_resources: sunaba_types::Resources,
+    /// Directories that no sandbox may be shown any part of (the data directory).
+    pub protected_paths: Vec<PathBuf>,
     /// How much one token may ask for.
     pub limits: Limits,
     /// Bounds of the live streams.
@@ -117,6 +120,7 @@ impl Default for ServerConfig {
             runtimes: vec!["native".to_owned()],
             default_model: "script:default".to_owned(),
             default_resources: sunaba_types::Resources::default(),
+            protected_paths: Vec::new(),
             limits: Limits::default(),
             live: LiveLimits::default(),
         }

@@ -97,6 +97,7 @@ impl AppState {
     /// Starts the feed's tailer and the upkeep of caches; they end with the shutdown token.
     pub fn spawn_background(&self) {
         let inner = &self.0;
+        inner.parts.blobs.remove_unfinished();
         inner.tasks.spawn(inner.hub.clone().run(inner.parts.shutdown.clone()));
         inner.tasks.spawn(inner.liveness.clone().run(inner.parts.shutdown.clone()));
         inner.tasks.spawn(inner.rates.clone().run(inner.parts.shutdown.clone()));

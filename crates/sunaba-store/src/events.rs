@@ -57,9 +57,14 @@ pub enum Rejection {
     SandboxEnded,
     /// The id was used before, for another event.
     EventIdConflict,
+    /// The log has as many types of events as it may have, and this would be one more.
+    TooManyTypes,
     /// The store refused this event; its neighbours are not affected.
     Refused(String),
 }
+
+/// Most types of events that one sandbox may use.
+pub const EVENT_TYPES_MAX: usize = 1000;
 
 /// What became of one event.
 pub type AppendOutcome = std::result::Result<Appended, Rejection>;

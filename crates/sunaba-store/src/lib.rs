@@ -19,8 +19,8 @@ pub mod conformance;
 
 pub use error::{Error, Result};
 pub use events::{
-    Append, AppendOutcome, Appended, EventPage, EventQuery, EventStore, LogHead, Noise, OutlineTurn,
-    Rejection, TrajectoryDirection, TrajectoryPage, TrajectoryQuery, Writer,
+    Append, AppendOutcome, Appended, EVENT_TYPES_MAX, EventPage, EventQuery, EventStore, LogHead, Noise,
+    OutlineTurn, Rejection, TrajectoryDirection, TrajectoryPage, TrajectoryQuery, Writer,
 };
 pub use feed::{FeedEntry, FeedStore, PublishedPayload};
 pub use messages::{MessageStore, Queued, TakeMode};

@@ -144,6 +144,12 @@ pub struct SandboxChange {
 pub trait RegistryStore {
     /// Makes a project, or gives the one that has this repository path or URL already.
     async fn ensure_project(&self, project: NewProject) -> Result<Project>;
+    /// The project that has this repository path or URL.
+    async fn find_project_at(
+        &self,
+        repo_path: Option<&str>,
+        repo_url: Option<&str>,
+    ) -> Result<Option<Project>>;
     /// A project by id.
     async fn find_project(&self, id: &ProjectId) -> Result<Option<Project>>;
     /// Projects by id order after a cursor.
@@ -173,7 +179,8 @@ pub trait RegistryStore {
     /// Tasks, newest first.
     async fn list_tasks(&self, filter: TaskFilter) -> Result<Vec<Task>>;
 
-    /// Makes a sandbox row in state `pending`; claims and assigns its task.
+    /// Makes a sandbox row in state `pending` (`running` for the provider `external`, where nothing
+    /// has to be brought up); claims and assigns its task.
     /// [`crate::Error::Conflict`] (`task_not_ready`) if the task is not pending.
     async fn create_sandbox(&self, sandbox: NewSandbox) -> Result<Sandbox>;
     /// A sandbox by id.

@@ -19,6 +19,12 @@ use crate::ApiError;
 /// The largest body of a request that is not an event, a batch or a blob.
 pub(crate) const SMALL_BODY: usize = 2 * 1024 * 1024;
 
+/// The longest title, in bytes.
+pub(crate) const TITLE_BYTES: usize = 1024;
+/// The longest prompt or description, in bytes. A worker gets it as an environment variable, which the
+/// kernel bounds at 128 KiB with its name.
+pub(crate) const PROMPT_BYTES: usize = 100 * 1024;
+
 /// The result of a handler.
 pub(crate) type ApiResult = Result<Response, ApiError>;
 

@@ -32,7 +32,13 @@ pub(crate) struct Reader(pub(crate) Identity);
 impl FromRequestParts<AppState> for Reader {
     type Rejection = ApiError;
     async fn from_request_parts(parts: &mut Parts, _: &AppState) -> Result<Self, ApiError> {
-        let identity = recognised(parts)?;
+        Self::of(recognised(parts)?)
+    }
+}
+
+impl Reader {
+    /// This caller, if it may look at things.
+    pub(crate) fn of(identity: Identity) -> Result<Self, ApiError> {
         match &identity.role {
             Role::Open | Role::Admin => Ok(Self(identity)),
             Role::Personal(grant) if grant.read => Ok(Self(identity)),

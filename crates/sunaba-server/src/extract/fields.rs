@@ -95,6 +95,16 @@ impl<'a> Fields<'a> {
         Some(text)
     }
 
+    /// A text within bounds, also counted in bytes: it travels where the kernel counts them.
+    pub(crate) fn bounded_text(&mut self, name: &str, bounds: Text, most_bytes: usize) -> Option<String> {
+        let text = self.text(name, bounds)?;
+        if text.len() > most_bytes {
+            self.fault(name, format!("must have at most {most_bytes} bytes, has {}", text.len()));
+            return None;
+        }
+        Some(text)
+    }
+
     /// A text that must be there.
     pub(crate) fn required_text(&mut self, name: &str, bounds: Text) -> Option<String> {
         self.require(name);

@@ -47,3 +47,14 @@ async fn a_blob_that_is_too_large_leaves_nothing() {
     app.admin.post_raw("/api/v1/blobs", large).await.expect_problem(413, "blob_too_large");
     assert_eq!(std::fs::read_dir(app.path("blobs")).unwrap().count(), 0);
 }
+
+#[tokio::test]
+async fn what_an_earlier_server_left_unfinished_is_removed() {
+    let app = TestApp::start().await;
+    app.admin.post_raw("/api/v1/blobs", "whole").await.expect(201);
+    let dir = app.stop().await;
+    std::fs::write(dir.path().join("blobs/.new-0123"), "half").unwrap();
+    let app = sunaba_testkit::Setup::default().start_in(dir).await;
+    assert!(!app.path("blobs/.new-0123").exists());
+    app.admin.get(&format!("/api/v1/blobs/{}", BlobHash::of(b"whole"))).await.expect(200);
+}

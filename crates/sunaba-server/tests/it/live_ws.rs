@@ -256,3 +256,33 @@ async fn a_reader_that_falls_behind_the_ring_is_cut_off_too() {
     .await;
     assert!(overflow["resume_after"].is_i64());
 }
+
+#[tokio::test]
+async fn a_revoked_token_ends_a_feed_that_is_never_quiet() {
+    let app = Setup::default().config(|c| c.live.recheck_every = Duration::from_millis(300)).start().await;
+    let work = app.work("p").await;
+    let made = app.admin.post("/api/v1/tokens", json!({"name": "w", "scopes": ["read"]})).await.expect(201);
+    let (id, secret) = (made["record"]["id"].as_str().unwrap().to_owned(), made["token"].as_str().unwrap());
+    let reader = app.admin.with_token(Some(secret));
+    let by_path = sunaba_testkit::Client::new(format!("{}/w/{secret}", app.admin.url), None);
+    let mut feed = app.watch(&reader, "").await;
+    let mut stream = app.stream(&by_path, &work.sandbox.id, 0).await;
+    let busy = async {
+        loop {
+            work.say("agent.message", json!({"n": 1})).await;
+        }
+    };
+    let watching = async {
+        feed.next_event().await.expect("it is open");
+        stream.next().await.expect("it is open");
+        app.admin.delete(&format!("/api/v1/tokens/{id}")).await.expect(200);
+        tokio::join!(async { while feed.next().await.is_some() {} }, async {
+            while stream.next().await.is_some() {}
+        });
+    };
+    tokio::select! {
+        () = within("both streams end", watching) => {}
+        () = busy => {}
+    }
+    assert_eq!(feed.close_code, Some(4401));
+}

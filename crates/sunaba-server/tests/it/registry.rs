@@ -148,3 +148,76 @@ async fn tickets_and_tasks_are_made_by_hand_too() {
         .await
         .expect_problem(404, "ticket_not_found");
 }
+
+#[tokio::test]
+async fn the_servers_disk_is_for_administrators() {
+    let dir = std::sync::Arc::new(tempfile::tempdir().unwrap());
+    let protected = dir.path().to_owned();
+    let setup = sunaba_testkit::Setup::default().config(move |c| c.protected_paths = vec![protected]);
+    let app = setup.start_in(dir).await;
+    let person = app.personal(&["read", "write"], &[]).await;
+    let path = app.repository("p").display().to_string();
+    let by_path = json!({"repo_path": path});
+    person.post("/api/v1/projects", by_path.clone()).await.expect_problem(403, "repo_path_admin_only");
+    let nowhere = json!({"repo_path": "/no/such/place"});
+    person.post("/api/v1/projects", nowhere).await.expect_problem(403, "repo_path_admin_only");
+    let url = |tools: &str| json!({"repo_url": "https://h/x.git", "settings": {"toolchains": [tools]}});
+    person.post("/api/v1/projects", url("/opt/go")).await.expect_problem(403, "toolchains_admin_only");
+    person.post("/api/v1/projects", json!({"repo_url": "https://h/y.git"})).await.expect(200);
+    for bad in [
+        "/",
+        "/etc/ssl",
+        "/proc",
+        &app.path("blobs").display().to_string(),
+        &app.dir.path().display().to_string(),
+    ] {
+        app.admin.post("/api/v1/projects", url(bad)).await.expect_problem(422, "validation_failed");
+    }
+    let made = app.admin.post("/api/v1/projects", by_path.clone()).await.expect(200);
+    app.admin.post("/api/v1/projects", url("/opt/go")).await.expect(200);
+    assert_eq!(person.post("/api/v1/projects", by_path.clone()).await.expect(200)["id"], made["id"]);
+    let with_slash = json!({"repo_path": format!("{path}/")});
+    assert_eq!(person.post("/api/v1/projects", with_slash).await.expect(200)["id"], made["id"]);
+    let other = app.project("other").await;
+    let stranger = app.personal(&["read", "write"], &[&other.id]).await;
+    stranger.post("/api/v1/projects", by_path).await.expect_problem(403, "all_projects_only");
+    let own = json!({"repo_path": other.repo_path});
+    assert_eq!(stranger.post("/api/v1/projects", own).await.expect(200)["id"], other.id.as_str());
+}
+
+#[tokio::test]
+async fn texts_for_the_agent_are_bounded_by_bytes() {
+    let app = TestApp::start().await;
+    let project = app.project("p").await;
+    let id = project.id.as_str();
+    let (fits, over) = ("ä".repeat(50 * 1024), "ä".repeat(50 * 1024) + "x");
+    let refused = async |path: &str, body: serde_json::Value| {
+        app.admin.post(path, body).await.expect_problem(422, "validation_failed");
+    };
+    refused("/api/v1/sandboxes", json!({"project_id": id, "prompt": over})).await;
+    app.admin.post("/api/v1/sandboxes", json!({"project_id": id, "prompt": fits})).await.expect(201);
+    refused("/api/v1/tickets", json!({"project_id": id, "title": "t", "description": over})).await;
+    refused("/api/v1/tickets", json!({"project_id": id, "title": "🦀".repeat(257)})).await;
+    let ticket = json!({"project_id": id, "title": "🦀".repeat(256), "description": fits});
+    let ticket = app.admin.post("/api/v1/tickets", ticket).await.expect(201);
+    refused("/api/v1/tasks", json!({"ticket_id": ticket["id"], "title": "t", "description": over})).await;
+    refused("/api/v1/tasks", json!({"ticket_id": ticket["id"], "title": "🦀".repeat(257)})).await;
+    app.admin
+        .post("/api/v1/tasks", json!({"ticket_id": ticket["id"], "title": "t", "description": fits}))
+        .await
+        .expect(201);
+}
+
+#[tokio::test]
+async fn a_script_of_somebody_else_cannot_be_used() {
+    let app = TestApp::start().await;
+    let (mine, theirs) = (app.work("mine").await, app.work("theirs").await);
+    let blob = theirs.worker.post_raw(&theirs.path("/blobs"), "turns: []").await.expect(201);
+    let model = format!("script:{}", blob["hash"].as_str().unwrap());
+    let tenant = app.personal(&["read", "write"], &[&mine.project.id]).await;
+    let body = json!({"project_id": mine.project.id.as_str(), "prompt": "x", "model": model});
+    tenant.post("/api/v1/sandboxes", body.clone()).await.expect_problem(422, "validation_failed");
+    app.admin.post("/api/v1/sandboxes", body.clone()).await.expect(201);
+    mine.worker.post_raw(&mine.path("/blobs"), "turns: []").await.expect(201);
+    tenant.post("/api/v1/sandboxes", body).await.expect(201);
+}

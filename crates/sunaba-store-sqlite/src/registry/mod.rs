@@ -28,6 +28,14 @@ impl RegistryStore for SqliteStore {
         self.writer.run(projects::EnsureProject(project)).await
     }
 
+    async fn find_project_at(
+        &self,
+        repo_path: Option<&str>,
+        repo_url: Option<&str>,
+    ) -> Result<Option<Project>> {
+        self.read_project_at(repo_path, repo_url).await
+    }
+
     async fn find_project(&self, id: &ProjectId) -> Result<Option<Project>> {
         self.read_project(id).await
     }

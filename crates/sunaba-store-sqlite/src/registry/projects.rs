@@ -102,6 +102,24 @@ async fn insert(unit: &mut Unit, project: &Project) -> Result<(), Fault> {
 }
 
 impl SqliteStore {
+    pub(super) async fn read_project_at(
+        &self,
+        repo_path: Option<&str>,
+        repo_url: Option<&str>,
+    ) -> Result<Option<Project>> {
+        let row = sqlx::query_as!(
+            ProjectRow,
+            "SELECT id, name, repo_path, repo_url, default_branch, settings, created_at FROM projects
+             WHERE repo_path = ?1 OR repo_url = ?2 LIMIT 1",
+            repo_path,
+            repo_url
+        )
+        .fetch_optional(&self.readers)
+        .await
+        .map_err(told)?;
+        Ok(row.map(Project::try_from).transpose()?)
+    }
+
     pub(super) async fn read_project(&self, id: &ProjectId) -> Result<Option<Project>> {
         let key = id.as_str();
         let row = sqlx::query_as!(

@@ -11,7 +11,7 @@ use super::visible_list;
 use crate::SqliteStore;
 use crate::fault::{Fault, told};
 use crate::rows::{all, list, sandbox_query};
-use crate::unit::Unit;
+use crate::unit::{EXTERNAL, Unit};
 use crate::writer::Command;
 
 pub(super) struct CreateSandbox(pub(super) NewSandbox);
@@ -46,7 +46,8 @@ impl Command for CreateSandbox {
             attempt: task.as_ref().map_or(1, |(task, _)| task.attempt),
             provider: new.provider.clone(),
             provider_ref: None,
-            state: SandboxState::Pending,
+            // Nobody brings up what is somewhere else: it is there as soon as it is known.
+            state: if new.provider == EXTERNAL { SandboxState::Running } else { SandboxState::Pending },
             state_entered_at: now,
             reason: None,
             runtime: new.runtime.clone(),

@@ -7,6 +7,9 @@ use sunaba_types::{NewEvent, Resources, Sandbox, SandboxId, SandboxState, Task, 
 use super::{Notice, Unit};
 use crate::fault::Fault;
 
+/// The provider of sandboxes that run somewhere else.
+pub(crate) const EXTERNAL: &str = "external";
+
 impl Unit {
     /// Makes a sandbox known by its first event.
     pub(super) async fn register_external(&mut self, id: &SandboxId) -> Result<(), Fault> {
@@ -16,7 +19,7 @@ impl Unit {
             project_id: None,
             task_id: None,
             attempt: 1,
-            provider: "external".to_owned(),
+            provider: EXTERNAL.to_owned(),
             provider_ref: None,
             state: SandboxState::Running,
             state_entered_at: now,

@@ -214,7 +214,7 @@ impl Unit {
         Ok(())
     }
 
-    /// What nobody took before the sandbox ended will not be taken.
+    /// What nobody took before the sandbox ended will not be taken; what was only taken will not be read.
     async fn expire_messages(&mut self) -> Result<(), sqlx::Error> {
         let ended = std::mem::take(&mut self.state.ended);
         if ended.is_empty() {
@@ -222,9 +222,11 @@ impl Unit {
         }
         let ids = json(&ended);
         sqlx::query!(
-            "UPDATE messages SET state = 'expired', reason = 'the sandbox ended before it was taken'
-             WHERE state = 'queued' AND acknowledged_at IS NULL
-               AND sandbox_id IN (SELECT value FROM json_each(?1))",
+            "UPDATE messages
+             SET state = 'expired',
+                 reason = CASE state WHEN 'queued' THEN 'the sandbox ended before it was taken'
+                                     ELSE 'the sandbox ended after it was taken and before the agent read it' END
+             WHERE state IN ('queued', 'handed_over') AND sandbox_id IN (SELECT value FROM json_each(?1))",
             ids
         )
         .execute(self.sql())

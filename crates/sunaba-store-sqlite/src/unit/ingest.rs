@@ -1,7 +1,7 @@
 //! Taking one event in: who may write, whether it was here before, what it causes.
 
 use sunaba_engine::effects_of;
-use sunaba_store::{AppendOutcome, Appended, Rejection, Writer};
+use sunaba_store::{AppendOutcome, Appended, EVENT_TYPES_MAX, Rejection, Writer};
 use sunaba_types::chain::Hash;
 use sunaba_types::limits::{CONTINUOUS_SILENCE_SECONDS, ENDED_GRACE_SECONDS, LEGACY_SILENCE_SECONDS};
 use sunaba_types::{NewEvent, SandboxId, SandboxState, Timestamp, bus_name};
@@ -134,6 +134,13 @@ impl Unit {
             && ended.is_some_and(|at| now.duration_since(at).as_secs() >= ENDED_GRACE_SECONDS)
         {
             return Ok(Err(Rejection::SandboxEnded));
+        }
+        let types = &self.sandbox(id).types;
+        if writer != Writer::Server
+            && types.len() >= EVENT_TYPES_MAX
+            && !types.contains_key(&event.event_type)
+        {
+            return Ok(Err(Rejection::TooManyTypes));
         }
         let appended = self.record(id, event, bus_name(&event.event_type));
         if writer != Writer::Server && ended.is_none() {

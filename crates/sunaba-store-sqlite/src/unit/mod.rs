@@ -21,6 +21,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{Connection as _, Row as _, SqliteConnection};
 use sunaba_types::{Clock, SandboxId, TaskId, Timestamp};
 
+pub(crate) use change::EXTERNAL;
 pub(crate) use loaded::LoadedSandbox;
 pub(crate) use record::Notice;
 

@@ -5,7 +5,19 @@ use sunaba_engine::SandboxTrigger;
 use sunaba_types::{EventPayload, SandboxId, SandboxState, Step};
 
 use super::world::{World, assert_chain, event, event_with_id, new_sandbox, numbered, own, seqs, types};
-use crate::{Append, Error, Rejection, Writer};
+use crate::{Append, EVENT_TYPES_MAX, Error, Rejection, Writer};
+
+/// A log has only so many types of events; those that it has go on, and so does the server.
+pub async fn bounds_the_types(world: World) {
+    let many = (0..EVENT_TYPES_MAX).map(|n| event(&format!("t{n}"), json!({}))).collect();
+    let id = world.external(many).await;
+    let late = vec![event("t7", json!({})), event("one.more", json!({})), event("t8", json!({}))];
+    let outcomes = world.append(&id, Writer::Operator, late).await;
+    assert!(outcomes[0].is_ok() && outcomes[2].is_ok(), "{outcomes:?}");
+    assert_eq!(outcomes[1], Err(Rejection::TooManyTypes));
+    let own = world.append(&id, Writer::Server, vec![event("sandbox.note", json!({}))]).await;
+    assert!(own[0].is_ok(), "{own:?}");
+}
 
 /// `seq` is 1, 2, 3 … in the order of the request.
 pub async fn numbers_events_without_gaps(world: World) {

@@ -199,14 +199,22 @@ pub async fn keeps_the_history(world: World) {
 /// What nobody took before the end is expired, with the reason.
 pub async fn expires_what_nobody_took(world: World) {
     let (_, sandbox) = world.running().await;
+    let read = world.say(&sandbox.id, USER, "read").await;
     let taken = world.say(&sandbox.id, USER, "taken").await;
     world.poll(&sandbox.id, &[]).await;
+    let injected = event("agent.message_injected", json!({"message_id": read.id}));
+    world.append(&sandbox.id, own(&sandbox), vec![injected]).await;
+    world.poll(&sandbox.id, &[&taken]).await;
     let waiting = world.say(&sandbox.id, USER, "waiting").await;
     world.append(&sandbox.id, own(&sandbox), vec![event("agent.failed", json!({}))]).await;
     let expired = find(&world, &waiting).await;
     assert_eq!(expired.state, MessageState::Expired);
     assert!(expired.reason.is_some());
-    assert_eq!(find(&world, &taken).await.state, MessageState::HandedOver);
+    let unread = find(&world, &taken).await;
+    assert_eq!(unread.state, MessageState::Expired);
+    assert!(unread.reason.is_some() && unread.reason != expired.reason, "{:?}", unread.reason);
+    assert!(unread.handed_over_at.is_some(), "that it was taken is still known");
+    assert_eq!(find(&world, &read).await.state, MessageState::Consumed);
     assert!(world.poll(&sandbox.id, &[]).await.is_empty());
 }
 

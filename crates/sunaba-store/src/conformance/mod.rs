@@ -32,7 +32,7 @@ macro_rules! conformance {
                 refuses_an_id_used_for_something_else, refuses_a_conflict_inside_a_batch,
                 keeps_payload_bytes, chains_events, fences_a_superseded_attempt, fences_a_foreign_attempt,
                 takes_late_events_for_ten_minutes, takes_server_events_for_ever, knows_who_may_register,
-                counts_heartbeats, appends_nothing_for_an_empty_request;
+                counts_heartbeats, bounds_the_types, appends_nothing_for_an_empty_request;
             pages:
                 lists_newest_first, filters_by_type, excludes_types, pages_by_offset_with_filters,
                 pages_by_cursor, finds_text, says_when_a_sandbox_is_unknown, walks_the_trajectory_both_ways,
@@ -52,6 +52,7 @@ macro_rules! conformance {
                 publishes_queueing_and_delivery;
             registry:
                 keeps_one_project_a_repository, lists_what_may_be_seen, claims_a_task_once,
+                takes_an_external_sandbox_as_running,
                 refuses_illegal_steps_whole, records_results, retries_with_a_higher_attempt,
                 pages_sandboxes_of_one_instant, touches_only_forward, says_what_is_missing;
             keeping:

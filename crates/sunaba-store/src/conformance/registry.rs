@@ -17,6 +17,12 @@ pub async fn keeps_one_project_a_repository(world: World) {
     let other = world.project("/b").await;
     assert_eq!(one, again);
     assert_ne!(one.id, other.id);
+    let at = async |path, url| world.store.find_project_at(path, url).await.expect("up");
+    assert_eq!(at(Some("/b"), None).await, Some(other));
+    assert_eq!(
+        (at(Some("/c"), None).await, at(None, Some("/a")).await, at(None, None).await),
+        (None, None, None)
+    );
     assert_eq!(world.store.find_project(&one.id).await.expect("up"), Some(one));
     assert_eq!(world.store.find_project(&ProjectId::generate()).await.expect("up"), None);
 }
@@ -82,6 +88,16 @@ pub async fn claims_a_task_once(world: World) {
     assert_eq!(held.sandbox_id, Some(sandbox.id));
     let ticket = world.store.find_ticket(&task.ticket_id).await.expect("up").expect("it exists");
     assert_eq!(ticket.status, TicketStatus::InProgress);
+}
+
+/// What runs somewhere else is not waited for.
+pub async fn takes_an_external_sandbox_as_running(world: World) {
+    let task = world.task().await;
+    let elsewhere = NewSandbox { provider: "external".to_owned(), ..new_sandbox(Some(task.id.clone())) };
+    let sandbox = world.store.create_sandbox(elsewhere).await.expect("a sandbox");
+    assert_eq!(sandbox.state, SandboxState::Running);
+    assert_eq!(world.get_sandbox(&sandbox.id).await, sandbox);
+    assert_eq!(world.get_task(&task.id).await.status, TaskState::Assigned);
 }
 
 /// An illegal step of sandbox or task changes neither, nor any field, and publishes nothing.

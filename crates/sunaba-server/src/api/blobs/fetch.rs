@@ -37,7 +37,12 @@ pub(crate) async fn fetch(
     Ok((headers, Body::from_stream(ReaderStream::with_capacity(file, 64 * 1024))).into_response())
 }
 
-async fn may_read(state: &AppState, identity: &Identity, hash: &BlobHash) -> Result<bool, ApiError> {
+/// Whether the caller may see one of those who stored it.
+pub(crate) async fn may_read(
+    state: &AppState,
+    identity: &Identity,
+    hash: &BlobHash,
+) -> Result<bool, ApiError> {
     for owner in state.store().blob_owners(hash).await? {
         let visible = match owner {
             // An operator's blob belongs to no project.

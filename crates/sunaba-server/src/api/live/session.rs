@@ -117,43 +117,60 @@ impl Session {
         let mut reader = Reader { identity, position };
         let mut head = self.state.hub.subscribe();
         let shutdown = self.state.shutdown().clone();
-        let (mut last_sent, mut last_check) = (Instant::now(), Instant::now());
+        let mut stopped = std::pin::pin!(shutdown.cancelled());
+        let (mut last_sent, mut next_check) = (Instant::now(), Instant::now() + live.recheck_every);
+        // Rings at the next check or ping. A ping that has become due later is found out when it rings, so
+        // that no event costs a change of timers.
+        let mut alarm = std::pin::pin!(tokio::time::sleep_until(next_check.min(last_sent + live.ping_every)));
         loop {
+            if shutdown.is_cancelled() {
+                return End::Close { code: CLOSE_GOING_AWAY, frame: None };
+            }
+            // In every round: neither a busy feed nor a talkative client puts the question off.
+            if Instant::now() >= next_check {
+                next_check = Instant::now() + live.recheck_every;
+                if let Err(end) = self.check(entrance, &mut reader).await {
+                    return end;
+                }
+            }
             match self.send_new(socket, &mut reader, &mut head).await {
                 Ok(Sent::Something) => last_sent = Instant::now(),
                 Ok(Sent::Nothing) => {}
                 Err(end) => return end,
             }
-            let next_ping = last_sent + live.ping_every;
-            let next_check = last_check + live.recheck_every;
             tokio::select! {
                 biased;
-                () = shutdown.cancelled() => return End::Close { code: CLOSE_GOING_AWAY, frame: None },
                 frame = socket.recv() => {
                     if let Err(end) = self.answer(socket, frame, reader.position).await {
                         return end;
                     }
                 }
                 changed = head.changed() => if changed.is_err() { return End::Gone },
-                () = tokio::time::sleep_until(next_check) => {
-                    last_check = Instant::now();
-                    match self.recognise(entrance).await {
-                        Ok(identity) => reader.identity = identity,
-                        Err(error) if error.status().is_server_error() => {}
-                        Err(error) => return End::Close {
-                            code: CLOSE_UNAUTHORIZED,
-                            frame: Some(wire::error(&error.detail())),
-                        },
+                () = stopped.as_mut() => {}
+                () = alarm.as_mut() => {
+                    if Instant::now() >= last_sent + live.ping_every {
+                        if let Err(end) = self.send(socket, vec![Message::text(wire::PING)]).await {
+                            return end;
+                        }
+                        last_sent = Instant::now();
                     }
-                }
-                () = tokio::time::sleep_until(next_ping) => {
-                    if let Err(end) = self.send(socket, vec![Message::text(wire::PING)]).await {
-                        return end;
-                    }
-                    last_sent = Instant::now();
+                    alarm.as_mut().reset(next_check.min(last_sent + live.ping_every));
                 }
             }
         }
+    }
+
+    /// Asks again whether the token opens the feed.
+    async fn check(&self, entrance: &Entrance, reader: &mut Reader) -> Result<(), End> {
+        match self.recognise(entrance).await {
+            Ok(identity) => reader.identity = identity,
+            Err(error) if error.status().is_server_error() => {}
+            Err(error) => {
+                let frame = Some(wire::error(&error.detail()));
+                return Err(End::Close { code: CLOSE_UNAUTHORIZED, frame });
+            }
+        }
+        Ok(())
     }
 
     /// Sends one handful of what is new. Returns at once when there is nothing.
@@ -174,7 +191,11 @@ impl Session {
                 self.position = Some(reader.position);
                 return Err(End::Slow);
             }
-            Reading::Past => self.read_stored(reader.position).await?,
+            Reading::Past => {
+                // Wherever this page ends, the next one is asked for without waiting for a signal.
+                head.mark_changed();
+                self.read_stored(reader.position).await?
+            }
         };
         let Some(last) = frames.last().map(|frame| frame.position) else { return Ok(Sent::Nothing) };
         if frames.len() >= HANDFUL {
@@ -211,6 +232,8 @@ impl Session {
             socket.flush().await
         };
         let sent = tokio::select! {
+            // Most sends are done at once, and then nothing else is asked.
+            biased;
             sent = tokio::time::timeout(self.state.config().live.send_timeout, sending) => sent,
             () = self.out_of_time() => return Err(End::Gone),
         };

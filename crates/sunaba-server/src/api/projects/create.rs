@@ -1,16 +1,17 @@
 //! `POST /api/v1/projects`: makes a project, or gives the one that has this repository already.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use axum::extract::State;
 use serde::Deserialize;
 use sunaba_store::NewProject;
-use sunaba_types::ProjectSettings;
+use sunaba_types::{Project, ProjectSettings};
 use utoipa::ToSchema;
 
+use super::toolchains;
 use crate::api::views::ProjectView;
 use crate::api::{ApiResult, SMALL_BODY, ok};
-use crate::auth::Editor;
+use crate::auth::{Editor, Identity};
 use crate::extract::{Fields, JsonBody, Text};
 use crate::{ApiError, AppState};
 
@@ -43,14 +44,65 @@ pub(crate) async fn create(
     Editor(identity): Editor,
     JsonBody(body): JsonBody<SMALL_BODY>,
 ) -> ApiResult {
-    if identity.visible_projects().is_some() {
-        return Err(ApiError::forbidden("all_projects_only", "this token is limited to some projects"));
+    let wanted = read(&body)?;
+    if !identity.is_admin()
+        && let Some(held) = existing(&state, &identity, &wanted).await?
+    {
+        return ok(&ProjectView::from(held));
     }
-    let project = read(&body).await?;
+    may_make(&identity, &wanted)?;
+    let project = complete(wanted, &state.config().protected_paths).await?;
     ok(&ProjectView::from(state.store().ensure_project(project).await?))
 }
 
-async fn read(body: &[u8]) -> Result<NewProject, ApiError> {
+/// The project that is there already, if the caller may know of it. The disk is not asked.
+async fn existing(
+    state: &AppState,
+    identity: &Identity,
+    wanted: &Wanted,
+) -> Result<Option<Project>, ApiError> {
+    if !wanted.settings.toolchains.is_empty() {
+        return Ok(None);
+    }
+    let path = wanted.repo_path.as_deref().map(|path| match path.trim_end_matches('/') {
+        "" => path,
+        trimmed => trimmed,
+    });
+    let held = state.store().find_project_at(path, wanted.repo_url.as_deref()).await?;
+    Ok(held.filter(|project| identity.sees_project(Some(&project.id))))
+}
+
+/// What lies on the server's own disk is shown to sandboxes only where an administrator says so.
+fn may_make(identity: &Identity, wanted: &Wanted) -> Result<(), ApiError> {
+    if identity.is_admin() {
+        return Ok(());
+    }
+    if identity.visible_projects().is_some() {
+        return Err(ApiError::forbidden("all_projects_only", "this token is limited to some projects"));
+    }
+    if !wanted.settings.toolchains.is_empty() {
+        return Err(ApiError::forbidden("toolchains_admin_only", "only an admin token may set toolchains"));
+    }
+    if wanted.repo_path.is_some() {
+        return Err(ApiError::forbidden(
+            "repo_path_admin_only",
+            "only an admin token may make a project of a directory on the server",
+        ));
+    }
+    Ok(())
+}
+
+/// What a body asks for.
+#[derive(Debug)]
+struct Wanted {
+    name: Option<String>,
+    repo_path: Option<String>,
+    repo_url: Option<String>,
+    default_branch: Option<String>,
+    settings: ProjectSettings,
+}
+
+fn read(body: &[u8]) -> Result<Wanted, ApiError> {
     let mut fields = Fields::of_body(body)?;
     let name = fields.text("name", Text { min: 1, max: 200 });
     let repo_path = fields.text("repo_path", Text { min: 1, max: 4096 });
@@ -64,21 +116,30 @@ async fn read(body: &[u8]) -> Result<NewProject, ApiError> {
         check_settings(&mut fields, settings);
     }
     fields.finish()?;
-    let (repo_path, found_branch) = match repo_path {
+    Ok(Wanted { name, repo_path, repo_url, default_branch, settings: settings.unwrap_or_default() })
+}
+
+/// Looks at the disk, and fills in what the body left out.
+async fn complete(wanted: Wanted, protected: &[PathBuf]) -> Result<NewProject, ApiError> {
+    for path in &wanted.settings.toolchains {
+        if let Some(why) = toolchains::refusal(path, protected).await {
+            return Err(ApiError::field("settings", why));
+        }
+    }
+    let (repo_path, found_branch) = match wanted.repo_path {
         Some(path) => {
             let (path, branch) = look_at(path).await?;
             (Some(path), branch)
         }
         None => (None, None),
     };
-    let address = repo_path.as_deref().or(repo_url.as_deref()).unwrap_or_default();
-    let name = name.unwrap_or_else(|| last_segment(address));
+    let address = repo_path.as_deref().or(wanted.repo_url.as_deref()).unwrap_or_default();
     Ok(NewProject {
-        name,
+        name: wanted.name.unwrap_or_else(|| last_segment(address)),
         repo_path,
-        repo_url,
-        default_branch: default_branch.or(found_branch).unwrap_or_else(|| "main".to_owned()),
-        settings: settings.unwrap_or_default(),
+        repo_url: wanted.repo_url,
+        default_branch: wanted.default_branch.or(found_branch).unwrap_or_else(|| "main".to_owned()),
+        settings: wanted.settings,
     })
 }
 
@@ -89,9 +150,6 @@ fn check_settings(fields: &mut Fields<'_>, settings: &ProjectSettings) {
             fields.fault("settings", "every value must have 1 to 500 characters and no NUL");
             return;
         }
-    }
-    if settings.toolchains.iter().any(|path| !path.starts_with('/')) {
-        fields.fault("settings", "toolchains must be absolute paths");
     }
 }
 

@@ -3,6 +3,7 @@
 pub(crate) mod create;
 pub(crate) mod list;
 pub(crate) mod show;
+mod toolchains;
 
 use sunaba_types::{Project, ProjectId};
 

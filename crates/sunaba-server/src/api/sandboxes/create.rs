@@ -7,12 +7,12 @@ use sunaba_types::{BlobHash, Priority, Project, ProjectId, Resources, Task, Task
 use utoipa::ToSchema;
 
 use crate::api::views::SandboxView;
-use crate::api::{ApiResult, SMALL_BODY, created, projects, tasks};
+use crate::api::{ApiResult, PROMPT_BYTES, SMALL_BODY, blobs, created, projects, tasks};
 use crate::auth::{Editor, Identity};
 use crate::extract::{Fields, JsonBody, Text};
 use crate::{ApiError, AppState};
 
-const PROMPT: Text = Text { min: 1, max: 200_000 };
+const PROMPT: Text = Text { min: 1, max: PROMPT_BYTES };
 const WORD: Text = Text { min: 1, max: 200 };
 /// Part of the contract, not of this server: refused rather than silently left undone.
 const NOT_YET: [&str; 5] = ["env", "budget_usd", "timeout_seconds", "resume_session_id", "fork"];
@@ -28,7 +28,7 @@ pub(crate) struct SandboxBody {
     #[schema(min_length = 1, max_length = 100)]
     task_id: Option<String>,
     /// What the agent is told; the task's description when absent.
-    #[schema(min_length = 1, max_length = 200_000)]
+    #[schema(min_length = 1, max_length = 102_400)]
     prompt: Option<String>,
     /// Which agent drives it.
     runtime: Option<String>,
@@ -64,6 +64,9 @@ pub(crate) async fn create(
     let (project, task) = subject(&state, &identity, &wanted).await?;
     let runtime =
         wanted.runtime.or(project.settings.runtime).unwrap_or(state.config().default_runtime.clone());
+    if let Some(model) = &wanted.model {
+        may_use_model(&state, &identity, model).await?;
+    }
     let model = wanted.model.or(project.settings.model).unwrap_or(state.config().default_model.clone());
     check_runtime(&state, &runtime)?;
     check_model(&state, &model).await?;
@@ -94,7 +97,7 @@ fn read(state: &AppState, body: &[u8]) -> Result<Wanted, ApiError> {
     }
     let project_id = fields.parsed("project_id", ProjectId::parse);
     let task_id = fields.parsed("task_id", TaskId::parse);
-    let prompt = fields.text("prompt", PROMPT);
+    let prompt = fields.bounded_text("prompt", PROMPT, PROMPT_BYTES);
     let runtime = fields.text("runtime", WORD);
     let model = fields.text("model", WORD);
     let provider = fields.text("provider", WORD).unwrap_or_else(|| state.config().default_provider.clone());
@@ -155,6 +158,18 @@ fn check_runtime(state: &AppState, runtime: &str) -> Result<(), ApiError> {
     Err(ApiError::field("runtime", format!("must be one of {}", known.join(", "))))
 }
 
+/// A script that the caller itself names must be one that it may read.
+async fn may_use_model(state: &AppState, identity: &Identity, model: &str) -> Result<(), ApiError> {
+    match model.strip_prefix("script:").and_then(BlobHash::parse) {
+        Some(hash) if !blobs::fetch::may_read(state, identity, &hash).await? => Err(no_such_script()),
+        _ => Ok(()),
+    }
+}
+
+fn no_such_script() -> ApiError {
+    ApiError::field("model", "no blob with this hash was stored")
+}
+
 /// A script must be there before anything is started for it.
 async fn check_model(state: &AppState, model: &str) -> Result<(), ApiError> {
     let Some(script) = model.strip_prefix("script:").filter(|name| *name != "default") else { return Ok(()) };
@@ -162,7 +177,7 @@ async fn check_model(state: &AppState, model: &str) -> Result<(), ApiError> {
         return Err(ApiError::field("model", "must be script:default or script:<hash of a stored blob>"));
     };
     if state.store().blob_owners(&hash).await?.is_empty() {
-        return Err(ApiError::field("model", "no blob with this hash was stored"));
+        return Err(no_such_script());
     }
     Ok(())
 }

@@ -22,7 +22,7 @@ pub(crate) mod trajectory;
 pub(crate) mod verify;
 
 use http::StatusCode;
-use sunaba_store::{Append, AppendOutcome, Rejection};
+use sunaba_store::{Append, AppendOutcome, EVENT_TYPES_MAX, Rejection};
 use sunaba_types::{NewEvent, SandboxId};
 
 use crate::auth::{Identity, Role, visible_sandbox};
@@ -70,6 +70,11 @@ pub(crate) fn refusal(rejection: &Rejection, sandbox_id: &SandboxId) -> ApiError
         Rejection::EventIdConflict => {
             conflict("event_id_conflict", "this event_id was used before, for another event")
         }
+        Rejection::TooManyTypes => ApiError::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "too_many_event_types",
+            format!("a sandbox has at most {EVENT_TYPES_MAX} types of events"),
+        ),
         Rejection::Refused(why) => {
             ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "event_refused", why.clone())
         }

@@ -13,8 +13,8 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures::Stream;
-use http::{HeaderMap, header};
-use sunaba_types::{SandboxId, SandboxState, StoredEvent};
+use http::{Extensions, HeaderMap, header};
+use sunaba_types::{ProjectId, SandboxId, StoredEvent};
 use tokio::time::Instant;
 
 use crate::api::views::EventView;
@@ -22,6 +22,7 @@ use crate::auth::{Reader, from_headers, from_query, visible_sandbox};
 use crate::extract::list::parse_position;
 use crate::extract::{IdPath, Params};
 use crate::hub::Watch;
+use crate::layers::gate::{PathToken, recognise};
 use crate::telemetry::{Open, STREAMS};
 use crate::{ApiError, AppState};
 
@@ -39,6 +40,7 @@ pub(crate) async fn stream(
     IdPath(id): IdPath<SandboxId>,
     headers: HeaderMap,
     uri: http::Uri,
+    extensions: Extensions,
     mut params: Params,
 ) -> Result<Response, ApiError> {
     let mut after = params.number("after_seq", 0..=i64::MAX).unwrap_or(0);
@@ -49,15 +51,20 @@ pub(crate) async fn stream(
         }
     }
     params.finish()?;
-    visible_sandbox(&state, &identity, &id).await?;
-    let token = from_headers(&headers).or_else(|| from_query(uri.query()));
+    let project_id = visible_sandbox(&state, &identity, &id).await?.project_id;
+    let token = match extensions.get() {
+        Some(PathToken(token)) => Some(token.clone()),
+        None => from_headers(&headers).or_else(|| from_query(uri.query())),
+    };
+    let live = state.config().live;
     let cursor = Cursor {
         watch: state.hub.watch(&id),
         state,
         id,
         after,
-        token,
-        checked_at: Instant::now(),
+        entrance: Entrance { token, headers, extensions, project_id },
+        next_check: Instant::now() + live.recheck_every,
+        next_ping: Instant::now() + live.ping_every / 2,
         phase: Phase::Greeting,
         _open: Open::count(STREAMS),
     };
@@ -82,10 +89,20 @@ struct Cursor {
     id: SandboxId,
     after: i64,
     watch: Watch,
-    token: Option<String>,
-    checked_at: Instant,
+    entrance: Entrance,
+    next_check: Instant,
+    next_ping: Instant,
     phase: Phase,
     _open: Open,
+}
+
+/// What the request showed, to be asked about again, and what it was shown for.
+#[derive(Debug)]
+struct Entrance {
+    token: Option<String>,
+    headers: HeaderMap,
+    extensions: Extensions,
+    project_id: Option<ProjectId>,
 }
 
 fn pieces(cursor: Cursor) -> impl Stream<Item = Result<Bytes, Infallible>> + Send {
@@ -107,6 +124,13 @@ impl Cursor {
             Phase::Live => {}
         }
         loop {
+            // Before every piece: neither a busy log nor a patient reader puts the question off.
+            if Instant::now() >= self.next_check {
+                self.next_check = Instant::now() + self.state.config().live.recheck_every;
+                if !self.still_allowed().await {
+                    return None;
+                }
+            }
             // Mark as seen before looking: what comes in between wakes the wait below.
             self.watch.events.borrow_and_update();
             match self.look().await {
@@ -138,9 +162,6 @@ impl Cursor {
         }
         let Some(last) = events.last() else { return Ok(None) };
         self.after = last.seq;
-        if events.iter().any(says_that_it_ended) && events.len() < PAGE as usize {
-            self.phase = Phase::Over;
-        }
         let mut text = String::new();
         for event in events {
             write_event(&mut text, event);
@@ -150,42 +171,27 @@ impl Cursor {
 
     /// Waits for something new. `Some(None)`: look again; `None`: the stream is over.
     async fn rest(&mut self) -> Option<Option<Bytes>> {
-        let live = self.state.config().live;
         tokio::select! {
             changed = self.watch.events.changed() => changed.ok().map(|()| None),
             () = self.state.shutdown().cancelled() => None,
-            () = tokio::time::sleep(live.recheck_every) => {
-                if !self.still_allowed().await {
-                    return None;
-                }
-                if self.checked_at.elapsed() < live.ping_every / 2 {
+            () = tokio::time::sleep_until(self.next_check.min(self.next_ping)) => {
+                if Instant::now() < self.next_ping {
                     return Some(None);
                 }
-                self.checked_at = Instant::now();
+                self.next_ping = Instant::now() + self.state.config().live.ping_every / 2;
                 Some(Some(Bytes::from_static(b": still here\n\n")))
             }
         }
     }
 
-    /// Whether the token that opened the stream still opens it.
+    /// Whether what opened the stream still opens it.
     async fn still_allowed(&self) -> bool {
-        let Some(token) = &self.token else { return true };
-        match self.state.tokens.identify(token).await {
-            Ok(_) => true,
-            Err(error) => {
-                self.state.config().auth == crate::AuthMode::Off || error.status().is_server_error()
-            }
+        let Entrance { token, headers, extensions, project_id } = &self.entrance;
+        match recognise(&self.state, token.as_deref(), headers, extensions).await {
+            Ok(identity) => Reader::of(identity).is_ok_and(|Reader(it)| it.sees_project(project_id.as_ref())),
+            Err(error) => error.status().is_server_error(),
         }
     }
-}
-
-fn says_that_it_ended(event: &StoredEvent) -> bool {
-    event.event_type == "sandbox.state_changed"
-        && event
-            .payload
-            .field::<String>("to")
-            .and_then(|state| SandboxState::parse(&state))
-            .is_some_and(SandboxState::is_terminal)
 }
 
 fn write_event(text: &mut String, event: StoredEvent) {

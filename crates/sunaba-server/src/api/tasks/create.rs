@@ -7,7 +7,7 @@ use sunaba_types::{Priority, TicketId};
 use utoipa::ToSchema;
 
 use crate::api::views::TaskView;
-use crate::api::{ApiResult, SMALL_BODY, created, tickets};
+use crate::api::{ApiResult, PROMPT_BYTES, SMALL_BODY, TITLE_BYTES, created, tickets};
 use crate::auth::Editor;
 use crate::extract::{Fields, JsonBody, Text};
 use crate::{ApiError, AppState};
@@ -21,7 +21,7 @@ pub(crate) struct TaskBody {
     #[schema(min_length = 1, max_length = 300)]
     title: String,
     /// What the agent is told.
-    #[schema(max_length = 200_000)]
+    #[schema(max_length = 102_400)]
     description: Option<String>,
     /// `implement` when absent.
     #[schema(min_length = 1, max_length = 100)]
@@ -41,8 +41,9 @@ pub(crate) async fn create(
     let mut fields = Fields::of_body(&body)?;
     fields.require("ticket_id");
     let ticket_id = fields.parsed("ticket_id", TicketId::parse);
-    let title = fields.required_text("title", Text { min: 1, max: 300 });
-    let description = fields.text("description", Text { min: 0, max: 200_000 });
+    fields.require("title");
+    let title = fields.bounded_text("title", Text { min: 1, max: 300 }, TITLE_BYTES);
+    let description = fields.bounded_text("description", Text { min: 0, max: PROMPT_BYTES }, PROMPT_BYTES);
     let task_type = fields.text("task_type", Text { min: 1, max: 100 });
     let priority = fields.word("priority", Priority::ALL, Priority::as_str);
     fields.finish()?;

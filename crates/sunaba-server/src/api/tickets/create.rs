@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use crate::AppState;
 use crate::api::views::TicketView;
-use crate::api::{ApiResult, SMALL_BODY, created, projects};
+use crate::api::{ApiResult, PROMPT_BYTES, SMALL_BODY, TITLE_BYTES, created, projects};
 use crate::auth::Editor;
 use crate::extract::{Fields, JsonBody, Text};
 
@@ -20,7 +20,7 @@ pub(crate) struct TicketBody {
     project_id: String,
     #[schema(min_length = 1, max_length = 300)]
     title: String,
-    #[schema(max_length = 200_000)]
+    #[schema(max_length = 102_400)]
     description: Option<String>,
     /// `feature` (default), `bug`, `hotfix`, `refactor`, `docs`, `test`, `chore`.
     #[serde(rename = "type")]
@@ -40,8 +40,9 @@ pub(crate) async fn create(
     let mut fields = Fields::of_body(&body)?;
     fields.require("project_id");
     let project_id = fields.parsed("project_id", ProjectId::parse);
-    let title = fields.required_text("title", Text { min: 1, max: 300 });
-    let description = fields.text("description", Text { min: 0, max: 200_000 });
+    fields.require("title");
+    let title = fields.bounded_text("title", Text { min: 1, max: 300 }, TITLE_BYTES);
+    let description = fields.bounded_text("description", Text { min: 0, max: PROMPT_BYTES }, PROMPT_BYTES);
     let ticket_type = fields.word("type", TicketType::ALL, TicketType::as_str);
     let priority = fields.word("priority", Priority::ALL, Priority::as_str);
     fields.finish()?;
