@@ -310,6 +310,7 @@ fn make_directories(layout: &Layout, owner: Owner) -> io::Result<()> {
             std::os::unix::fs::lchown(&path, Some(uid), Some(uid))?;
         }
     }
+    owner::create_private_dir(&layout.path(removal::SCRATCH_DIR))?;
     let door = layout.path(shim::DOOR_DIR);
     owner::create_private_dir(&door)?;
     // The sandbox may enter but not write: it is bound read-only and belongs to the server.

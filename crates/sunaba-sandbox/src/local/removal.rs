@@ -9,8 +9,9 @@ use sunaba_types::shim::OUTPUT_FILE;
 use super::layout::{Layout, OWNER_FILE};
 use super::tree::Clearing;
 
-/// Where directories go on their way out; made by the server, so nothing in a sandbox can name it.
-const SCRATCH_DIR: &str = ".removing";
+/// Where directories go on their way out. Nothing in a sandbox can name it, and it is made together with the
+/// sandbox: a disk that the sandbox filled has no room for one more directory.
+pub(super) const SCRATCH_DIR: &str = ".removing";
 
 /// Moves the output away and removes the rest. The owner's record goes last: until then its
 /// host user is not given to another.
@@ -76,5 +77,20 @@ mod tests {
         assert!(!layout.dir.exists());
         assert_eq!(fs::read_to_string(&log).unwrap(), "said");
         remove(&layout, &log).expect("removing again is harmless");
+    }
+
+    #[test]
+    fn no_depth_overflows_the_stack_or_the_table_of_open_files() {
+        // In memory where there is such a place: so many directories take a disk long.
+        let root = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let layout = Layout { dir: root.path().join("sandbox") };
+        fs::create_dir(&layout.dir).unwrap();
+        fs::write(layout.path(OWNER_FILE), "{}").unwrap();
+        super::super::tree::tests::dig(&layout.path("workspace"), 30_000);
+        let (dir, log) = (layout.dir.clone(), root.path().join("sandbox.log"));
+        let work = move || remove(&layout, &log);
+        let thread = std::thread::Builder::new().stack_size(128 * 1024).spawn(work).unwrap();
+        thread.join().unwrap().unwrap();
+        assert!(!dir.exists());
     }
 }
