@@ -157,7 +157,7 @@ pub(crate) struct LogsArgs {
     /// Go on until it ends
     #[arg(long, short)]
     pub(crate) follow: bool,
-    /// What its processes printed, instead of the events
+    /// What its processes printed (mostly the worker's own log), instead of the events
     #[arg(long, conflicts_with = "follow")]
     pub(crate) raw: bool,
     /// All of a command's output, in whole lines

@@ -82,7 +82,10 @@ pub(crate) async fn watch(context: &Context, id: &str, manners: Manners) -> Outc
         context,
         client,
         id,
-        story: Story::new(Look { full: manners.full, ..Look::for_stdout(context.colour) }),
+        story: Story::new(Look {
+            full: manners.full,
+            ..Look::for_stdout(context.colour, context.hint(&format!("logs {id} --full")))
+        }),
         own_name: None,
         deliveries: Deliveries::default(),
         interrupts: Interrupts::default(),

@@ -25,7 +25,10 @@ pub(crate) async fn logs(context: &Context, args: &LogsArgs) -> Outcome {
         live::watch(context, &id, manners).await?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut story = Story::new(Look { full: args.full, ..Look::for_stdout(context.colour) });
+    let mut story = Story::new(Look {
+        full: args.full,
+        ..Look::for_stdout(context.colour, context.hint(&format!("logs {id} --full")))
+    });
     if !context.json {
         for message in client.message_history(&id).await? {
             story.sender_is(message.id.as_str(), &message.sender);

@@ -128,7 +128,11 @@ fn read_model(model: Option<&str>) -> Outcome<Model> {
 fn check_script(file: &str, script: &[u8]) -> Outcome<()> {
     Script::parse(script).map(|_| ()).map_err(|error| {
         Failure::usage(match error {
-            ScriptError::Syntax { line, column, message } => format!("{file}:{line}:{column}: {message}"),
+            ScriptError::Syntax { line, column, message } => {
+                // The reader names the place again.
+                let message = message.replace(&format!(" at line {line}, column {column}"), "");
+                format!("{file}:{line}:{column}: {message}")
+            }
             other => format!("{file}: {other}"),
         })
     })
@@ -192,6 +196,7 @@ mod tests {
         let refused = check_script("s.yaml", b"- text: a\n- txt: b\n").unwrap_err();
         assert_eq!(refused.exit_code(), 2);
         assert!(refused.to_string().starts_with("s.yaml:2:"), "{refused}");
+        assert!(!refused.to_string().contains(" line "), "the place is named once: {refused}");
         let empty = check_script("s.yaml", b"- {}\n").unwrap_err().to_string();
         assert!(empty.starts_with("s.yaml: turn 1: needs"), "{empty}");
     }

@@ -12,9 +12,10 @@ use crate::render::state_word;
 pub(crate) async fn stop(context: &Context, word: &str) -> Outcome {
     let client = context.client().await?;
     let id = resolve(&client, word).await?;
-    let before = client.sandbox(&id).await?.state;
-    let sandbox = client.stop(&id).await?;
-    let word = if before.is_terminal() { "already " } else { "" };
+    let before = client.sandbox(&id).await?;
+    let has_ended = before.state.is_terminal();
+    let sandbox = if has_ended { before } else { client.stop(&id).await? };
+    let word = if has_ended { "already " } else { "" };
     if context.json {
         output::json(&sandbox);
     } else {

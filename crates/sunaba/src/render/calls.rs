@@ -101,12 +101,23 @@ impl Calls {
 
     /// Something else was told: headers that still wait go before it, and what follows is headed anew.
     pub(super) fn step_aside(&mut self) -> String {
-        let waiting = std::mem::take(&mut self.waiting);
-        let lines = waiting.iter().map(|id| self.heading(id)).collect();
+        let mut lines = self.take_held_back();
+        for id in std::mem::take(&mut self.waiting) {
+            lines.push_str(&self.heading(&id));
+        }
         // A call that is never answered must not hold up the headers of later ones.
         self.open.values_mut().for_each(|call| call.headed = false);
         self.current = None;
         lines
+    }
+
+    /// What was held back of the call that stands last; it is not told again when the call is answered.
+    fn take_held_back(&mut self) -> String {
+        let Some(call) = self.current.as_deref().and_then(|id| self.open.get_mut(id)) else {
+            return String::new();
+        };
+        let (lines, last) = (std::mem::take(&mut call.lines), std::mem::take(&mut call.last));
+        self.cut_lines(&Call { lines, last, ..Call::default() })
     }
 
     /// A running command wrote something.
@@ -157,7 +168,7 @@ impl Calls {
         let waits = self.waiting.contains(&id);
         let header = self.heading(&id);
         let call = self.open.remove(&id).unwrap_or_default();
-        let mut body = self.cut_lines(&call, &event.sandbox_id);
+        let mut body = self.cut_lines(&call);
         body.push_str(&self.answer_body(event, &call, response));
         let header = if waits || !body.is_empty() { header } else { String::new() };
         let next = if self.open.values().any(|call| call.headed) { None } else { self.waiting.pop_front() };
@@ -172,18 +183,18 @@ impl Calls {
         let (shown, ending) = if is_error { take_ending(&answer) } else { (answer.trim(), None) };
         let mut lines = String::new();
         if !call.streamed && (is_error || !is_quiet(tool)) {
-            lines.push_str(&self.answer_lines(shown, &event.sandbox_id));
+            lines.push_str(&self.answer_lines(shown));
         }
         lines.push_str(&self.verdict(is_error, ending, event.number("duration_ms"), call.streamed));
         lines
     }
 
-    fn answer_lines(&self, answer: &str, sandbox_id: &str) -> String {
+    fn answer_lines(&self, answer: &str) -> String {
         let all: Vec<&str> = answer.lines().collect();
         let most = if self.look.full { usize::MAX } else { ANSWER_MAX_LINES };
         let mut lines: String = all.iter().take(most).map(|line| self.output_line(line)).collect();
         if all.len() > most {
-            lines.push_str(&self.more_lines(all.len() - most, sandbox_id));
+            lines.push_str(&self.more_lines(all.len() - most));
         }
         lines
     }
@@ -228,19 +239,19 @@ impl Calls {
     }
 
     /// What was held back of a call's output: a count, and its end.
-    fn cut_lines(&self, call: &Call, sandbox_id: &str) -> String {
+    fn cut_lines(&self, call: &Call) -> String {
         let held_back = call.lines.saturating_sub(OUTPUT_HEAD_LINES + call.last.len());
         let mut lines = String::new();
         if !self.look.full && held_back > 0 {
-            lines.push_str(&self.more_lines(held_back, sandbox_id));
+            lines.push_str(&self.more_lines(held_back));
         }
         lines.extend(call.last.iter().map(String::as_str));
         lines
     }
 
-    fn more_lines(&self, count: usize, sandbox_id: &str) -> String {
+    fn more_lines(&self, count: usize) -> String {
         let count = counted(count, "more line", "more lines");
-        let hint = format!("│ … {count} (sunaba logs {} --full)", clean_line(sandbox_id));
+        let hint = format!("│ … {count} ({})", self.look.rest);
         format!("  {}\n", self.look.colour.dim(&hint))
     }
 

@@ -26,8 +26,8 @@ const SOMEBODY: &str = "somebody";
 /// The story of one sandbox, told line by line.
 #[derive(Debug)]
 pub(crate) struct Story {
-    look: Look,
     colour: Colour,
+    full: bool,
     calls: Calls,
     senders: HashMap<String, String>,
     told_failure: Option<String>,
@@ -37,8 +37,8 @@ impl Story {
     /// A story with nothing told yet.
     pub(crate) fn new(look: Look) -> Self {
         Self {
-            look,
             colour: look.colour,
+            full: look.full,
             calls: Calls::new(look),
             senders: HashMap::new(),
             told_failure: None,
@@ -162,7 +162,7 @@ impl Story {
         let preview = event.text("diff_preview").unwrap_or_default();
         let body: Vec<&str> =
             preview.lines().filter(|line| !line.starts_with("---") && !line.starts_with("+++")).collect();
-        let most = if self.look.full { usize::MAX } else { DIFF_MAX_LINES };
+        let most = if self.full { usize::MAX } else { DIFF_MAX_LINES };
         let shown = body.iter().take(most).copied().collect::<Vec<_>>().join("\n");
         let mut lines = head + &coloured_diff(&shown, "    ", self.colour);
         if body.len() > most {

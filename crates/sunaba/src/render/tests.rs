@@ -18,7 +18,8 @@ fn event(event_type: &str, event_data: Value) -> Event {
 }
 
 fn told(colour: Colour, events: &[(&str, Value)]) -> String {
-    told_with(Look { colour, width: None, full: false }, events)
+    let rest = "sunaba logs sbx_1 --full".to_owned();
+    told_with(Look { colour, width: None, full: false, rest }, events)
 }
 
 fn told_with(look: Look, events: &[(&str, Value)]) -> String {
@@ -301,8 +302,11 @@ fn long_output_is_cut_and_progress_is_its_last_state() {
     let end = "  │ line 19\n  │ … 176 more lines (sunaba logs sbx_1 --full)\n  │ line 196\n";
     assert!(shown.contains(end), "{shown}");
     assert!(shown.ends_with("  │ line 200\n  ✓ 7 ms\n"), "{shown}");
-    let look = Look { colour: Colour::Off, width: Some(20), full: true };
-    assert_eq!(told_with(look, &events).lines().count(), 203, "--full shows all");
+    let mut cancelled = events[..4].to_vec();
+    cancelled.push(("sandbox.state_changed", json!({"to": "cancelled"})));
+    assert!(told(Colour::Off, &cancelled).ends_with("  │ line 200\n■ cancelled\n"), "its end is not lost");
+    let look = Look { colour: Colour::Off, width: Some(20), full: true, rest: String::new() };
+    assert_eq!(told_with(look.clone(), &events).lines().count(), 203, "--full shows all");
     let wide = [call("a", "Bash", json!({"command": "x".repeat(90)})), wrote("a", &("y".repeat(90) + "\n"))];
     let shown = told_with(Look { full: false, ..look }, &wide);
     assert!(shown.lines().all(|line| line.chars().count() == 20 && line.ends_with('…')), "{shown}");
