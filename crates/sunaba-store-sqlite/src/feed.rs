@@ -7,6 +7,7 @@ use tokio::sync::watch;
 
 use crate::SqliteStore;
 use crate::fault::{Unreadable, told};
+use crate::page::{Weight, gather};
 use crate::rows::{all, readable, time};
 
 #[derive(Debug)]
@@ -24,6 +25,12 @@ struct FeedRow {
     original_type: Option<String>,
     source: Option<String>,
     payload: Option<String>,
+}
+
+impl Weight for FeedRow {
+    fn weight(&self) -> usize {
+        [&self.payload, &self.notice].into_iter().flatten().map(String::len).sum()
+    }
 }
 
 impl TryFrom<FeedRow> for FeedEntry {
@@ -70,9 +77,8 @@ impl FeedStore for SqliteStore {
             position,
             limit
         )
-        .fetch_all(&self.readers)
-        .await
-        .map_err(told)?;
+        .fetch(&self.readers);
+        let (rows, _) = gather(rows).await.map_err(told)?;
         Ok(all(rows)?)
     }
 

@@ -12,6 +12,7 @@ mod fault;
 mod feed;
 mod messages;
 mod open;
+mod page;
 mod registry;
 mod rows;
 mod settings;

@@ -7,10 +7,13 @@ use async_trait::async_trait;
 use serde_json::json;
 use sunaba_store::{Error, MessageStore, Queued, Result, TakeMode};
 use sunaba_types::limits::{MESSAGE_REDELIVERY_SECONDS, MESSAGES_MAX_WAITING};
-use sunaba_types::{Message, MessageId, MessageState, MessageType, NewMessage, SandboxId, Timestamp};
+use sunaba_types::{
+    Message, MessageId, MessageState, MessageType, NewMessage, ProjectId, SandboxId, Timestamp,
+};
 
 use crate::SqliteStore;
 use crate::fault::{Fault, Unreadable, told};
+use crate::page::{Weight, gather, in_time};
 use crate::rows::{all, list, maybe_time, message_id, readable, time};
 use crate::unit::{Notice, Unit};
 use crate::writer::Command;
@@ -48,6 +51,12 @@ struct MessageRow {
     consumed_at: Option<i64>,
     consumed_seq: Option<i64>,
     reason: Option<String>,
+}
+
+impl Weight for MessageRow {
+    fn weight(&self) -> usize {
+        self.content.len()
+    }
 }
 
 impl TryFrom<MessageRow> for Message {
@@ -165,48 +174,107 @@ impl Command for Take {
         let project_id = unit.get_sandbox(&self.sandbox_id).await?.row.project_id.clone();
         let key = self.sandbox_id.as_str();
         let now = unit.now();
-        let now_micros = now.as_microsecond();
-        let via = acknowledge(unit, key, &self.mode, now_micros).await?;
-        let overdue = overdue_at(now);
+        let via = acknowledge(unit, key, &self.mode, now.as_microsecond()).await?;
+        let taken = deliverable(unit, key).await?;
+        hand_over(unit, &self.sandbox_id, project_id.as_ref(), taken, via).await
+    }
+}
+
+/// Acknowledges what earlier legacy polls took and shows what is to be taken next.
+struct Offer(SandboxId);
+
+#[async_trait]
+impl Command for Offer {
+    type Output = Vec<Message>;
+
+    async fn run(&self, unit: &mut Unit) -> Result<Vec<Message>, Fault> {
+        unit.get_sandbox(&self.0).await?;
+        let now = unit.now().as_microsecond();
+        acknowledge(unit, self.0.as_str(), &TakeMode::Legacy, now).await?;
+        deliverable(unit, self.0.as_str()).await
+    }
+}
+
+/// Records that a legacy poll has taken what it was shown.
+struct HandOver {
+    sandbox_id: SandboxId,
+    ids: Vec<MessageId>,
+}
+
+#[async_trait]
+impl Command for HandOver {
+    type Output = ();
+
+    async fn run(&self, unit: &mut Unit) -> Result<(), Fault> {
+        let project_id = unit.get_sandbox(&self.sandbox_id).await?.row.project_id.clone();
+        let (key, ids) = (self.sandbox_id.as_str(), list(self.ids.iter().map(MessageId::as_str)));
         let rows = message_query!(
             "WHERE m.sandbox_id = ?1 AND m.state IN ('queued', 'handed_over') AND m.acknowledged_at IS NULL
-               AND (m.state = 'queued' OR m.offered_at <= ?2)
-             ORDER BY m.message_type = 'interrupt' DESC, m.seq",
+               AND m.id IN (SELECT value FROM json_each(?2))
+             ORDER BY m.seq",
             key,
-            overdue
+            ids
         )
         .fetch_all(unit.sql())
         .await?;
-        let mut taken = bounded(all(rows)?);
-        let ids = list(taken.iter().map(|message: &Message| message.id.as_str()));
-        sqlx::query!(
-            "UPDATE messages SET state = 'handed_over', handed_over_at = coalesce(handed_over_at, ?2),
+        hand_over(unit, &self.sandbox_id, project_id.as_ref(), all(rows)?, "legacy").await?;
+        Ok(())
+    }
+}
+
+/// What a poll gets now: interrupts first, then oldest first.
+async fn deliverable(unit: &mut Unit, key: &str) -> Result<Vec<Message>, Fault> {
+    let overdue = overdue_at(unit.now());
+    let rows = message_query!(
+        "WHERE m.sandbox_id = ?1 AND m.state IN ('queued', 'handed_over') AND m.acknowledged_at IS NULL
+           AND (m.state = 'queued' OR m.offered_at <= ?2)
+         ORDER BY m.message_type = 'interrupt' DESC, m.seq",
+        key,
+        overdue
+    )
+    .fetch_all(unit.sql())
+    .await?;
+    Ok(bounded(all(rows)?))
+}
+
+/// Marks messages as handed over and says so.
+async fn hand_over(
+    unit: &mut Unit,
+    sandbox_id: &SandboxId,
+    project_id: Option<&ProjectId>,
+    mut taken: Vec<Message>,
+    via: &'static str,
+) -> Result<Vec<Message>, Fault> {
+    let (key, now) = (sandbox_id.as_str(), unit.now());
+    let now_micros = now.as_microsecond();
+    let ids = list(taken.iter().map(|message: &Message| message.id.as_str()));
+    sqlx::query!(
+        "UPDATE messages SET state = 'handed_over', handed_over_at = coalesce(handed_over_at, ?2),
                                  offered_at = ?2, via = ?3
              WHERE id IN (SELECT value FROM json_each(?1))",
-            ids,
-            now_micros,
-            via
-        )
-        .execute(unit.sql())
-        .await?;
-        for message in &mut taken {
-            let again = message.handed_over_at.is_some();
-            message.state = MessageState::HandedOver;
-            message.handed_over_at.get_or_insert(now);
-            unit.publish(Notice {
-                project_id: project_id.as_ref(),
-                event_type: "SANDBOX_MESSAGE_DELIVERED",
-                entity_type: "sandbox",
-                entity_id: key,
-                sandbox_id: Some(&self.sandbox_id),
-                payload: json!({
-                    "sandbox_id": key, "message_id": message.id, "message_type": message.message_type,
-                    "redelivery": again,
-                }),
-            });
-        }
-        Ok(taken)
+        ids,
+        now_micros,
+        via
+    )
+    .execute(unit.sql())
+    .await?;
+    for message in &mut taken {
+        let again = message.handed_over_at.is_some();
+        message.state = MessageState::HandedOver;
+        message.handed_over_at.get_or_insert(now);
+        unit.publish(Notice {
+            project_id,
+            event_type: "SANDBOX_MESSAGE_DELIVERED",
+            entity_type: "sandbox",
+            entity_id: key,
+            sandbox_id: Some(sandbox_id),
+            payload: json!({
+                "sandbox_id": key, "message_id": message.id, "message_type": message.message_type,
+                "redelivery": again,
+            }),
+        });
     }
+    Ok(taken)
 }
 
 /// Acknowledges what the mode says; gives the mode's name.
@@ -301,6 +369,17 @@ impl MessageStore for SqliteStore {
         self.writer.run(Take { sandbox_id: sandbox_id.clone(), mode }).await
     }
 
+    async fn offer_messages(&self, sandbox_id: &SandboxId) -> Result<Vec<Message>> {
+        if !self.take_would_write(sandbox_id.as_str(), &TakeMode::Legacy).await? {
+            return Ok(Vec::new());
+        }
+        self.writer.run(Offer(sandbox_id.clone())).await
+    }
+
+    async fn hand_over(&self, sandbox_id: &SandboxId, ids: Vec<MessageId>) -> Result<()> {
+        self.writer.run(HandOver { sandbox_id: sandbox_id.clone(), ids }).await
+    }
+
     async fn peek_messages(&self, sandbox_id: &SandboxId) -> Result<Vec<Message>> {
         let key = sandbox_id.as_str();
         let rows = message_query!(
@@ -308,10 +387,12 @@ impl MessageStore for SqliteStore {
              ORDER BY m.message_type = 'interrupt' DESC, m.seq",
             key
         )
-        .fetch_all(&self.readers)
+        .fetch(&self.readers);
+        in_time(async {
+            let (rows, _) = gather(rows).await.map_err(told)?;
+            Ok(all(rows)?)
+        })
         .await
-        .map_err(told)?;
-        Ok(all(rows)?)
     }
 
     async fn message_history(
@@ -327,10 +408,12 @@ impl MessageStore for SqliteStore {
             after_seq,
             limit
         )
-        .fetch_all(&self.readers)
+        .fetch(&self.readers);
+        in_time(async {
+            let (rows, _) = gather(rows).await.map_err(told)?;
+            Ok(all(rows)?)
+        })
         .await
-        .map_err(told)?;
-        Ok(all(rows)?)
     }
 
     async fn find_message(&self, id: &MessageId) -> Result<Option<Message>> {

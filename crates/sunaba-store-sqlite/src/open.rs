@@ -124,8 +124,8 @@ fn writing(options: &Options) -> SqliteConnectOptions {
 }
 
 fn reading(options: &Options) -> SqliteConnectOptions {
-    // A whole page fits, so that the connection's thread does not wait for its reader in between.
-    common(options).read_only(true).row_buffer_size(1024)
+    // The connection's thread reads ahead this far. A row may have a megabyte, and a page ends by bytes too.
+    common(options).read_only(true).row_buffer_size(16)
 }
 
 fn common(options: &Options) -> SqliteConnectOptions {

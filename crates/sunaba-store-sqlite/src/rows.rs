@@ -10,6 +10,7 @@ use sunaba_types::{
 };
 
 use crate::fault::Unreadable;
+use crate::page::Weight;
 
 pub(crate) fn readable<T>(
     value: Option<T>,
@@ -220,6 +221,12 @@ pub(crate) struct EventRow {
     pub(crate) created_at: i64,
     pub(crate) payload_hash: Vec<u8>,
     pub(crate) hash: Vec<u8>,
+}
+
+impl Weight for EventRow {
+    fn weight(&self) -> usize {
+        self.payload.len()
+    }
 }
 
 impl TryFrom<EventRow> for StoredEvent {

@@ -229,7 +229,7 @@ pub trait EventStore {
         limit: u32,
     ) -> Result<Vec<OutlineTurn>>;
 
-    /// The next events after a place, oldest first.
+    /// The next events after a place, oldest first; fewer than `limit` where [`crate::PAGE_BYTES`] are reached.
     async fn events_after(
         &self,
         sandbox_id: &SandboxId,

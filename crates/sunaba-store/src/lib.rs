@@ -1,6 +1,6 @@
 //! The storage ports: what the product asks of a database, in its own words.
 //!
-//! A backend implements every trait here and passes [`conformance`]. No SQL,
+//! A backend implements every trait here and passes the `conformance` suite. No SQL,
 //! no backend type and no backend error leaves a backend crate.
 //!
 //! Verbs: `find_*` gives an `Option`, `get_*` fails with [`Error::NotFound`].
@@ -29,6 +29,10 @@ pub use registry::{
     TaskFilter,
 };
 pub use tokens::{NewToken, TokenStore};
+
+/// About how many bytes of payloads or contents one page holds: a page ends early at this size, with at
+/// least one thing on it.
+pub const PAGE_BYTES: usize = 8 * 1024 * 1024;
 
 /// Everything a server needs of its store.
 #[async_trait::async_trait]

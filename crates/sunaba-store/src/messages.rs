@@ -37,7 +37,14 @@ pub trait MessageStore {
     /// Empty when nothing waits; such a call writes nothing.
     async fn take_messages(&self, sandbox_id: &SandboxId, mode: TakeMode) -> Result<Vec<Message>>;
 
-    /// What waits or is handed over and not acknowledged, without effect.
+    /// What a legacy poll gets: acknowledges what earlier legacy polls took and shows what waits, which
+    /// [`MessageStore::hand_over`] then hands over.
+    async fn offer_messages(&self, sandbox_id: &SandboxId) -> Result<Vec<Message>>;
+
+    /// Hands over what a legacy poll was shown, once it surely has it.
+    async fn hand_over(&self, sandbox_id: &SandboxId, ids: Vec<MessageId>) -> Result<()>;
+
+    /// What waits or is handed over and not acknowledged, without effect; at most [`crate::PAGE_BYTES`].
     async fn peek_messages(&self, sandbox_id: &SandboxId) -> Result<Vec<Message>>;
 
     /// Every message with its fate, oldest first, after message number `after_seq`.

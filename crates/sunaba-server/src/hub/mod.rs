@@ -15,7 +15,7 @@ mod watchers;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use sunaba_store::Store;
+use sunaba_store::{PAGE_BYTES, Store};
 use sunaba_types::SandboxId;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -158,7 +158,10 @@ impl Hub {
         self.0.watchers.published(&frames);
         #[expect(clippy::cast_precision_loss, reason = "a gauge is a float; positions stay far below 2^52")]
         metrics::gauge!(telemetry::FEED_POSITION).set(last as f64);
-        Ok(if frames.len() >= PAGE as usize { Progress::More } else { Progress::UpToDate })
+        // A page may also have ended early, by its bytes.
+        let full = frames.len() >= PAGE as usize
+            || frames.iter().map(|frame| frame.text.len()).sum::<usize>() >= PAGE_BYTES;
+        Ok(if full { Progress::More } else { Progress::UpToDate })
     }
 }
 

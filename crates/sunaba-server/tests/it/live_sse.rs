@@ -102,3 +102,16 @@ async fn streams_end_when_the_server_stops() {
     assert_eq!(feed.close_code, Some(1001));
     poll.await.unwrap().expect(200);
 }
+
+#[tokio::test]
+async fn an_ended_log_of_large_events_is_streamed_whole() {
+    let app = TestApp::start().await;
+    let work = app.work("p").await;
+    app.admin.delete(&work.path("")).await.expect(200);
+    for n in 0..20 {
+        work.say("agent.message", json!({"n": n, "text": "x".repeat(1_000_000)})).await;
+    }
+    let events = app.stream(&app.admin, &work.sandbox.id, 0).await.rest().await;
+    let large = events.iter().filter(|event| event.data["event_type"] == "agent.message").count();
+    assert_eq!(large, 20);
+}

@@ -159,3 +159,53 @@ async fn a_thousand_may_wait_and_no_more() {
     answer.expect_problem(429, "message_queue_full");
     assert!(!answer.header("retry-after").is_empty());
 }
+
+#[tokio::test]
+async fn a_legacy_answer_that_nobody_read_hands_over_nothing() {
+    let app = TestApp::start().await;
+    let work = app.work("p").await;
+    send(&app, &work, "hello", "user_message").await;
+    let poll = async || {
+        let request = http::Request::get(work.path("/messages"))
+            .header("authorization", format!("Bearer {}", work.worker.token.as_deref().unwrap()))
+            .body(axum::body::Body::empty())
+            .unwrap();
+        tower::ServiceExt::oneshot(app.router.clone(), request).await.unwrap()
+    };
+    let state = async || {
+        let history = app.admin.get(&work.path("/messages/history")).await.expect(200);
+        history["messages"][0]["state"].as_str().unwrap().to_owned()
+    };
+    drop(poll().await);
+    assert_eq!(state().await, "queued");
+    let answer = poll().await;
+    let text = axum::body::to_bytes(answer.into_body(), 10_000).await.unwrap();
+    assert_eq!(contents(&serde_json::from_slice(&text).unwrap()), ["hello"]);
+    assert_eq!(state().await, "handed_over");
+    let again = work.worker.get(&work.path("/messages")).await;
+    assert_eq!(again.expect(200), json!([]));
+}
+
+#[tokio::test]
+async fn a_long_history_comes_in_pages_by_bytes() {
+    let app = TestApp::start().await;
+    let work = app.work("p").await;
+    let text = "x".repeat(64 * 1024);
+    let sends = (0..150).map(async |_| send(&app, &work, &text, "user_message").await);
+    futures::future::join_all(sends).await;
+    let (mut after, mut seen) = (0, 0);
+    loop {
+        let path = work.path(&format!("/messages/history?limit=1000&after_seq={after}"));
+        let page = app.admin.get(&path).await.expect(200);
+        let count = page["messages"].as_array().unwrap().len();
+        assert!(count < 150, "one page holds all of it");
+        seen += count;
+        match page["next_after_seq"].as_i64() {
+            Some(next) => after = next,
+            None => break,
+        }
+    }
+    assert_eq!(seen, 150);
+    let waiting = app.admin.get(&work.path("/messages?wait=0")).await.expect(200);
+    assert!((100..150).contains(&waiting.as_array().unwrap().len()));
+}

@@ -5,6 +5,7 @@ use sunaba_types::{StoredEvent, topic};
 
 use crate::SqliteStore;
 use crate::fault::told;
+use crate::page::gather;
 use crate::rows::{all, event_query, list};
 
 /// The part of a log a page is taken from.
@@ -85,9 +86,8 @@ impl SqliteStore {
             before,
             limit
         )
-        .fetch_all(&self.readers)
-        .await
-        .map_err(told)?;
+        .fetch(&self.readers);
+        let (rows, _) = gather(rows).await.map_err(told)?;
         Ok(all(rows)?)
     }
 
@@ -123,10 +123,9 @@ impl SqliteStore {
             to,
             limit
         )
-        .fetch_all(&self.readers)
-        .await
-        .map_err(told)?;
-        Ok((all(rows)?, first > floor))
+        .fetch(&self.readers);
+        let (rows, cut) = gather(rows).await.map_err(told)?;
+        Ok((all(rows)?, cut || first > floor))
     }
 
     /// How many wanted events there are before a place.

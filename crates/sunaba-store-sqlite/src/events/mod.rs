@@ -16,6 +16,7 @@ use sunaba_types::{SandboxId, SandboxState, StoredEvent};
 
 use crate::SqliteStore;
 use crate::fault::told;
+use crate::page::{gather, in_time};
 use crate::rows::{all, event_query, hash, maybe_time, readable, time};
 
 /// A log's head and its counters.
@@ -60,11 +61,15 @@ impl EventStore for SqliteStore {
     }
 
     async fn list_events(&self, query: EventQuery) -> Result<EventPage> {
-        self.read_page(query).await
+        if query.contains.is_some() {
+            // A search ends by itself, with what it has found.
+            return self.read_page(query).await;
+        }
+        in_time(self.read_page(query)).await
     }
 
     async fn trajectory(&self, query: TrajectoryQuery) -> Result<TrajectoryPage> {
-        self.read_trajectory(query).await
+        in_time(self.read_trajectory(query)).await
     }
 
     async fn outline(
@@ -81,9 +86,8 @@ impl EventStore for SqliteStore {
             after,
             limit
         )
-        .fetch_all(&self.readers)
-        .await
-        .map_err(told)?;
+        .fetch_all(&self.readers);
+        let rows = in_time(async { rows.await.map_err(told) }).await?;
         rows.into_iter()
             .map(|row| {
                 Ok(OutlineTurn {
@@ -114,10 +118,12 @@ impl EventStore for SqliteStore {
             after_seq,
             limit
         )
-        .fetch_all(&self.readers)
+        .fetch(&self.readers);
+        in_time(async {
+            let (rows, _) = gather(rows).await.map_err(told)?;
+            Ok(all(rows)?)
+        })
         .await
-        .map_err(told)?;
-        Ok(all(rows)?)
     }
 
     async fn log_head(&self, sandbox_id: &SandboxId) -> Result<LogHead> {

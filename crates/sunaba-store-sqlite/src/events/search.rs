@@ -5,11 +5,12 @@
 
 use std::time::{Duration, Instant};
 
-use sunaba_store::{EventPage, Result};
+use sunaba_store::{EventPage, PAGE_BYTES, Result};
 
 use super::list::Window;
 use crate::SqliteStore;
 use crate::fault::told;
+use crate::page::gather;
 use crate::rows::{all, event_query};
 
 /// When a walk stops, with room for the piece under way.
@@ -33,17 +34,23 @@ impl SqliteStore {
         let mut high = window.before;
         let mut piece = PIECE_FIRST;
         let want = usize::try_from(limit).unwrap_or(usize::MAX);
-        while high > window.after + 1 && events.len() < want && started.elapsed() < TIME_LIMIT {
+        let mut bytes = 0;
+        while high > window.after + 1
+            && events.len() < want
+            && bytes < PAGE_BYTES
+            && started.elapsed() < TIME_LIMIT
+        {
             let low = (high - piece).max(window.after + 1);
             let piece_started = Instant::now();
             let left = i64::try_from(want - events.len()).unwrap_or(i64::MAX).saturating_add_unsigned(skip);
-            let found = self.search_piece(window, text, low, high, left).await?;
-            let full = i64::try_from(found.len()).unwrap_or(i64::MAX) >= left;
+            let (found, cut) = self.search_piece(window, text, low, high, left).await?;
+            let full = cut || i64::try_from(found.len()).unwrap_or(i64::MAX) >= left;
             high = if full { found.last().map_or(low, |event| event.seq) } else { low };
             for event in found {
                 if skip > 0 {
                     skip -= 1;
                 } else {
+                    bytes += event.payload.as_str().len();
                     events.push(event);
                 }
             }
@@ -53,6 +60,7 @@ impl SqliteStore {
         Ok(EventPage { events, total_count: window.total, next_before_seq })
     }
 
+    /// What a piece of the log holds of it, and whether there is more in it.
     async fn search_piece(
         &self,
         window: &Window,
@@ -60,7 +68,7 @@ impl SqliteStore {
         low: i64,
         high: i64,
         limit: i64,
-    ) -> Result<Vec<sunaba_types::StoredEvent>> {
+    ) -> Result<(Vec<sunaba_types::StoredEvent>, bool)> {
         let Window { sandbox, types, .. } = window;
         let rows = event_query!(
             "WHERE e.sandbox_id = ?1 AND e.seq >= ?2 AND e.seq < ?3
@@ -74,10 +82,9 @@ impl SqliteStore {
             text,
             limit
         )
-        .fetch_all(&self.readers)
-        .await
-        .map_err(told)?;
-        Ok(all(rows)?)
+        .fetch(&self.readers);
+        let (rows, cut) = gather(rows).await.map_err(told)?;
+        Ok((all(rows)?, cut))
     }
 }
 

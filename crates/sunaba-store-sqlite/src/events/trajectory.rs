@@ -5,6 +5,7 @@ use sunaba_types::{SandboxId, StoredEvent};
 
 use crate::SqliteStore;
 use crate::fault::told;
+use crate::page::gather;
 use crate::rows::{all, event_query};
 
 /// The classes of a trajectory: always the story, noise where it is wanted.
@@ -28,15 +29,16 @@ impl SqliteStore {
         };
         // One more than asked for tells whether there is more.
         let limit = i64::from(query.limit) + 1;
-        let mut events = match (query.direction, cursor_seq) {
+        let (mut events, cut) = match (query.direction, cursor_seq) {
             (TrajectoryDirection::Newer, Some(seq)) => self.newer(&query, seq, limit).await?,
             (_, seq) => self.older(&query, seq.unwrap_or(i64::MAX), limit).await?,
         };
         let newer = query.direction == TrajectoryDirection::Newer && cursor_seq.is_some();
-        let more = events.len() as u64 > u64::from(query.limit);
-        if more {
+        let over = events.len() as u64 > u64::from(query.limit);
+        if over {
             events.pop();
         }
+        let more = over || cut;
         if newer {
             events.reverse();
         }
@@ -65,7 +67,13 @@ impl SqliteStore {
             .ok_or_else(|| Error::not_found("event", event_id))
     }
 
-    async fn older(&self, query: &TrajectoryQuery, before: i64, limit: i64) -> Result<Vec<StoredEvent>> {
+    /// Newest first, and whether the page ended early.
+    async fn older(
+        &self,
+        query: &TrajectoryQuery,
+        before: i64,
+        limit: i64,
+    ) -> Result<(Vec<StoredEvent>, bool)> {
         let (key, second) = (query.sandbox_id.as_str(), second_class(query.noise));
         let rows = event_query!(
             "WHERE e.id IN (
@@ -81,14 +89,18 @@ impl SqliteStore {
             before,
             limit
         )
-        .fetch_all(&self.readers)
-        .await
-        .map_err(told)?;
-        Ok(all(rows)?)
+        .fetch(&self.readers);
+        let (rows, cut) = gather(rows).await.map_err(told)?;
+        Ok((all(rows)?, cut))
     }
 
-    /// Oldest first.
-    async fn newer(&self, query: &TrajectoryQuery, after: i64, limit: i64) -> Result<Vec<StoredEvent>> {
+    /// Oldest first, and whether the page ended early.
+    async fn newer(
+        &self,
+        query: &TrajectoryQuery,
+        after: i64,
+        limit: i64,
+    ) -> Result<(Vec<StoredEvent>, bool)> {
         let (key, second) = (query.sandbox_id.as_str(), second_class(query.noise));
         let rows = event_query!(
             "WHERE e.id IN (
@@ -104,9 +116,8 @@ impl SqliteStore {
             after,
             limit
         )
-        .fetch_all(&self.readers)
-        .await
-        .map_err(told)?;
-        Ok(all(rows)?)
+        .fetch(&self.readers);
+        let (rows, cut) = gather(rows).await.map_err(told)?;
+        Ok((all(rows)?, cut))
     }
 }

@@ -80,6 +80,28 @@ pub async fn takes_a_legacy_poll_as_acknowledgement(world: World) {
     assert!(world.take(&sandbox.id, TakeMode::Legacy).await.is_empty());
 }
 
+/// Legacy in two steps: what was shown and not handed over is shown again.
+pub async fn shows_before_it_hands_over(world: World) {
+    let (_, sandbox) = world.running().await;
+    let message = world.say(&sandbox.id, USER, "one").await;
+    let offer = async || {
+        let shown = world.store.offer_messages(&sandbox.id).await.expect("up");
+        shown.into_iter().map(|message| message.id).collect::<Vec<_>>()
+    };
+    assert_eq!(offer().await, vec![message.id.clone()]);
+    assert_eq!(find(&world, &message).await.state, MessageState::Queued);
+    let shown = offer().await;
+    assert_eq!(shown, vec![message.id.clone()], "nobody has it yet");
+    let before = world.store.feed_head().await.expect("up");
+    world.store.hand_over(&sandbox.id, shown).await.expect("up");
+    let names: Vec<String> = world.feed(before).await.into_iter().map(|entry| entry.event_type).collect();
+    assert_eq!(names, vec!["SANDBOX_MESSAGE_DELIVERED"]);
+    let taken = find(&world, &message).await;
+    assert_eq!((taken.state, taken.acknowledged_at), (MessageState::HandedOver, None));
+    assert!(offer().await.is_empty());
+    assert!(find(&world, &message).await.acknowledged_at.is_some(), "the next poll acknowledges");
+}
+
 /// `agent.started` offers again everything that is not consumed, acknowledged or not.
 pub async fn offers_again_to_a_new_worker(world: World) {
     let (_, sandbox) = world.running().await;

@@ -36,7 +36,8 @@ macro_rules! conformance {
             pages:
                 lists_newest_first, filters_by_type, excludes_types, pages_by_offset_with_filters,
                 pages_by_cursor, finds_text, says_when_a_sandbox_is_unknown, walks_the_trajectory_both_ways,
-                hides_noise_in_full_pages, hides_results_of_noisy_calls, outlines_turns, reads_on_after_a_seq;
+                hides_noise_in_full_pages, hides_results_of_noisy_calls, outlines_turns, reads_on_after_a_seq,
+                ends_pages_by_bytes;
             effects:
                 runs_on_the_first_event, completes_when_the_agent_is_done, fails_with_the_reason,
                 records_state_changes_in_the_log, moves_liveness, leaves_a_newer_attempt_alone,
@@ -46,7 +47,7 @@ macro_rules! conformance {
                 publishes_a_retry_once;
             messages:
                 hands_over_interrupts_first, offers_again_until_acknowledged, acknowledges_explicitly,
-                takes_a_legacy_poll_as_acknowledgement, offers_again_to_a_new_worker, marks_consumed_by_id,
+                takes_a_legacy_poll_as_acknowledgement, shows_before_it_hands_over, offers_again_to_a_new_worker, marks_consumed_by_id,
                 marks_consumed_by_content, bounds_the_queue, refuses_messages_to_the_dead,
                 writes_nothing_for_an_empty_poll, keeps_the_history, expires_what_nobody_took,
                 publishes_queueing_and_delivery;

@@ -257,3 +257,62 @@ pub async fn reads_on_after_a_seq(world: World) {
     assert_eq!(page[0].event_id, "e-3");
     assert!(world.store.events_after(&id, 5, 2).await.expect("up").is_empty());
 }
+
+/// A page of large events ends early; its cursors lead through all of them, each once.
+pub async fn ends_pages_by_bytes(world: World) {
+    let large = |n: i64| event("big", json!({"n": n, "text": "x".repeat(1_000_000)}));
+    let id = world.external((1..=10).map(large).collect()).await;
+    world.external_more(&id, (11..=20).map(large).collect()).await;
+    let wanted: Vec<i64> = (1..=20).rev().collect();
+    for (event_types, contains) in
+        [(vec![], None), (vec!["big".to_owned()], None), (vec![], Some("xxx".to_owned()))]
+    {
+        let mut seen = Vec::new();
+        let mut before_seq = None;
+        loop {
+            let (event_types, contains) = (event_types.clone(), contains.clone());
+            let query =
+                EventQuery { event_types, contains, before_seq, ..EventQuery::newest(id.clone(), 500) };
+            let page = world.store.list_events(query).await.expect("up");
+            assert!((1..=10).contains(&page.events.len()), "{} events", page.events.len());
+            seen.extend(seqs(&page.events));
+            before_seq = page.next_before_seq;
+            if before_seq.is_none() {
+                break;
+            }
+        }
+        assert_eq!(seen, wanted);
+    }
+    for direction in [TrajectoryDirection::Older, TrajectoryDirection::Newer] {
+        assert_eq!(walk_by_bytes(&world, &id, direction).await, wanted, "{direction:?}");
+    }
+    let log = world.store.events_after(&id, 0, 500).await.expect("up");
+    assert!(log.len() <= 10, "{} events", log.len());
+    assert_eq!(world.log(&id).await.len(), 20);
+    let feed = world.store.feed_after(0, 500).await.expect("up");
+    assert!(feed.len() <= 12, "{} entries", feed.len());
+}
+
+async fn walk_by_bytes(world: &World, id: &SandboxId, direction: TrajectoryDirection) -> Vec<i64> {
+    let newer = direction == TrajectoryDirection::Newer;
+    let first = world.log(id).await[0].clone();
+    let mut cursor = newer.then_some(first.event_id);
+    let mut pages = Vec::new();
+    loop {
+        let (noise, sandbox_id) = (Noise::Hidden, id.clone());
+        let query = TrajectoryQuery { sandbox_id, cursor, direction, noise, limit: 1000 };
+        let page = world.store.trajectory(query).await.expect("up");
+        assert!((1..=10).contains(&page.events.len()), "{} events", page.events.len());
+        pages.push(seqs(&page.events));
+        cursor = if newer { page.prev_cursor } else { page.next_cursor };
+        assert_eq!(page.has_more, cursor.is_some());
+        if !page.has_more {
+            break;
+        }
+    }
+    if newer {
+        pages.reverse();
+        pages.push(vec![first.seq]);
+    }
+    pages.concat()
+}

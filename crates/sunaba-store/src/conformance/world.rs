@@ -69,6 +69,12 @@ impl World {
         id
     }
 
+    /// More events for it.
+    pub(super) async fn external_more(&self, id: &SandboxId, events: Vec<NewEvent>) {
+        let outcomes = self.append(id, Writer::Registrar, events).await;
+        assert!(outcomes.iter().all(Result::is_ok));
+    }
+
     pub(super) async fn project(&self, path: &str) -> Project {
         let project = NewProject {
             name: path.trim_start_matches('/').to_owned(),

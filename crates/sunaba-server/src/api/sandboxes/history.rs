@@ -2,6 +2,7 @@
 
 use axum::extract::State;
 use serde::Serialize;
+use sunaba_store::PAGE_BYTES;
 use sunaba_types::SandboxId;
 use utoipa::ToSchema;
 
@@ -37,7 +38,9 @@ pub(crate) async fn history(
     params.finish()?;
     visible_sandbox(&state, &identity, &id).await?;
     let messages = state.store().message_history(&id, after, limit).await?;
-    let full = messages.len() >= limit as usize;
+    // A page may also have ended early, by its bytes.
+    let full = messages.len() >= limit as usize
+        || messages.iter().map(|message| message.content.len()).sum::<usize>() >= PAGE_BYTES;
     let next_after_seq = messages.last().filter(|_| full).map(|message| message.seq);
     let messages = messages.into_iter().map(Into::into).collect();
     ok(&MessageHistory { sandbox_id: id.into(), messages, next_after_seq })

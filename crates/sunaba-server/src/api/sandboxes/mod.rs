@@ -4,6 +4,7 @@ pub(crate) mod cancel;
 pub(crate) mod create;
 pub(crate) mod diff;
 pub(crate) mod event_body;
+mod handing_over;
 pub(crate) mod health;
 pub(crate) mod history;
 pub(crate) mod list;

@@ -2,16 +2,22 @@
 //!
 //! The sandbox's own poll takes the messages; anyone else's looks at the list.
 //! With `ack` or `wait` the poll is in explicit mode (handed over until
-//! acknowledged), else in legacy mode (the next poll acknowledges).
+//! acknowledged), else in legacy mode (handed over with the answer's last byte, and
+//! the next poll acknowledges).
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::State;
+use axum::response::IntoResponse as _;
+use http::header;
 use sunaba_store::TakeMode;
 use sunaba_types::limits::LONG_POLL_MAX_SECONDS;
 use sunaba_types::{Message, MessageId, SandboxId};
 use tokio::time::Instant;
 
+use super::handing_over::HandingOver;
 use super::task::readable;
 use crate::api::views::MessageView;
 use crate::api::{ApiResult, ok};
@@ -37,13 +43,32 @@ pub(crate) async fn take_messages(
     readable(&identity)?;
     let (mode, wait) = read(params)?;
     visible_sandbox(&state, &identity, &id).await?;
-    let messages = if identity.takes_messages_of(&id) {
-        take(&state, &id, mode, wait).await?
-    } else {
+    let messages = if !identity.takes_messages_of(&id) {
         state.store().peek_messages(&id).await?
+    } else if mode == TakeMode::Legacy {
+        return legacy(&state, id).await;
+    } else {
+        take(&state, &id, mode, wait).await?
     };
-    let views: Vec<MessageView> = messages.into_iter().map(Into::into).collect();
-    ok(&views)
+    ok(&views(messages))
+}
+
+fn views(messages: Vec<Message>) -> Vec<MessageView> {
+    messages.into_iter().map(Into::into).collect()
+}
+
+/// Shows what waits; the answer itself hands it over.
+async fn legacy(state: &AppState, id: SandboxId) -> ApiResult {
+    let messages = state.store().offer_messages(&id).await?;
+    if messages.is_empty() {
+        return ok(&views(messages));
+    }
+    let ids: Vec<MessageId> = messages.iter().map(|message| message.id.clone()).collect();
+    let text = serde_json::to_vec(&views(messages)).map_err(|_| ApiError::internal())?;
+    let store = Arc::clone(state.store());
+    let record = Box::pin(async move { store.hand_over(&id, ids).await });
+    let headers = [(header::CONTENT_TYPE, "application/json")];
+    Ok((headers, Body::new(HandingOver::new(text, record))).into_response())
 }
 
 fn read(mut params: Params) -> Result<(TakeMode, Duration), ApiError> {
