@@ -1,6 +1,6 @@
 //! A sandbox's story for terminals: one event in, a few readable lines out.
 //!
-//! Whatever comes from a sandbox passes [`clean`] first: an agent must not be able to move the cursor,
+//! Whatever comes from a sandbox passes through the `clean` module first: an agent must not be able to move the cursor,
 //! change colours, set a title or fake another line. Only this module adds escape sequences, and only
 //! when colour is wanted.
 

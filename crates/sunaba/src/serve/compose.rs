@@ -145,6 +145,8 @@ fn server_config(config: &Config) -> ServerConfig {
         default_runtime: config.sandbox.runtime.clone(),
         default_model: config.default_model(),
         default_resources: config.sandbox.resources,
+        // A toolchain must never show a sandbox the server's own data.
+        protected_paths: vec![config.data_dir.clone()],
         ..ServerConfig::default()
     }
 }
