@@ -12,6 +12,7 @@ mod frame;
 mod ring;
 mod watchers;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -56,6 +57,8 @@ struct Inner {
     /// The last position in the ring; `None` until the tailer has read the feed's head.
     head: watch::Sender<Option<i64>>,
     watchers: Watchers,
+    /// How many readers were too slow. The metric counts for the whole process, this one for this hub.
+    cut_readers: AtomicU64,
 }
 
 impl Hub {
@@ -67,6 +70,7 @@ impl Hub {
             ring: RwLock::new(Ring::new(limits.ring_entries, limits.ring_bytes)),
             head: watch::Sender::new(None),
             watchers: Watchers::default(),
+            cut_readers: AtomicU64::new(0),
         }))
     }
 
@@ -90,6 +94,17 @@ impl Hub {
         let limit = u32::try_from(HANDFUL).unwrap_or(PAGE);
         let entries = self.0.store.feed_after(after, limit).await?;
         Ok(entries.iter().map(|entry| Arc::new(Frame::of(entry))).collect())
+    }
+
+    /// Counts a reader that was cut off for being too slow.
+    pub(crate) fn count_cut_reader(&self) {
+        metrics::counter!(telemetry::CUT_READERS).increment(1);
+        self.0.cut_readers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many readers were cut off for being too slow.
+    pub fn cut_readers(&self) -> u64 {
+        self.0.cut_readers.load(Ordering::Relaxed)
     }
 
     /// Signals about one sandbox, for as long as the watch is held.

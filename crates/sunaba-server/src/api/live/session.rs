@@ -17,7 +17,7 @@ use super::wire::{self, ClientFrame};
 use crate::auth::{Identity, Role};
 use crate::hub::{Frame, HANDFUL, Reading};
 use crate::layers::gate::recognise;
-use crate::telemetry::{CUT_READERS, Open, WEBSOCKETS};
+use crate::telemetry::{Open, WEBSOCKETS};
 use crate::{ApiError, AppState, Filters};
 
 const CLOSE_UNAUTHORIZED: u16 = 4401;
@@ -283,7 +283,7 @@ impl Session {
             End::Gone => return,
             End::Close { code, frame } => (code, frame, GOODBYE),
             End::Slow => {
-                metrics::counter!(CUT_READERS).increment(1);
+                self.state.hub.count_cut_reader();
                 let frame = wire::overflow(self.position.unwrap_or_default());
                 (CLOSE_POLICY, Some(frame), self.state.config().live.cut_grace)
             }
