@@ -1,9 +1,14 @@
-//! What an HTTP handler that only parses the JSON answers here, with the same client.
+//! Yardsticks: what an HTTP handler that only parses the JSON answers here, and what plain sockets take to
+//! reach many readers, both with the same clients as the real thing.
 
 use std::time::Instant;
 
+use anyhow::Context;
 use axum::Json;
 use axum::routing::post;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 
 use crate::client::{Connection, event};
 use crate::ingest::{CONNECTIONS, SECONDS};
@@ -33,4 +38,61 @@ pub(crate) async fn requests_per_second() -> anyhow::Result<f64> {
     }
     serving.abort();
     Ok(total as f64 / started.elapsed().as_secs_f64())
+}
+
+/// Writes the same bytes to every connection whenever the number changes: a fan-out with nothing in it.
+#[derive(Debug)]
+pub(crate) struct PlainFanout {
+    pub(crate) authority: String,
+    tick: watch::Sender<u64>,
+    serving: tokio::task::JoinHandle<()>,
+}
+
+impl PlainFanout {
+    /// Serves frames of `size` bytes, as a WebSocket server would write them.
+    pub(crate) async fn start(size: u16) -> anyhow::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let authority = listener.local_addr()?.to_string();
+        let tick = watch::Sender::new(0);
+        let ticks = tick.subscribe();
+        let mut frame = vec![0x81, 126];
+        frame.extend(size.to_be_bytes());
+        frame.resize(frame.len() + usize::from(size), b'x');
+        let serving = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                // A reader that goes away ends its own task.
+                tokio::spawn(write_ticks(stream, frame.clone(), ticks.clone()));
+            }
+        });
+        Ok(Self { authority, tick, serving })
+    }
+
+    /// Sends the next frame to everyone and says when it was let go.
+    pub(crate) fn tick(&self) -> Instant {
+        self.tick.send_modify(|number| *number += 1);
+        Instant::now()
+    }
+}
+
+impl Drop for PlainFanout {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+async fn write_ticks(
+    mut stream: TcpStream,
+    frame: Vec<u8>,
+    mut ticks: watch::Receiver<u64>,
+) -> anyhow::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut request = [0; 1024];
+    let read = stream.read(&mut request).await?;
+    request.get(..read).context("a request")?;
+    stream.write_all(b"HTTP/1.1 101 Switching Protocols\r\n\r\n").await?;
+    ticks.mark_unchanged();
+    loop {
+        ticks.changed().await?;
+        stream.write_all(&frame).await?;
+    }
 }

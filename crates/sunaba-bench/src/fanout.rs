@@ -7,24 +7,36 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use tokio::sync::Mutex;
 
+use crate::bare::PlainFanout;
 use crate::frames::Frames;
 use crate::server::Server;
 use crate::table::{Delays, Table};
 
 const EVENTS: usize = 500;
 const PER_SECOND: u64 = 50;
+/// How often the runs with and without a stalled reader are repeated.
+const ROUNDS: usize = 3;
 /// Makes a tick longer than any other frame, and as long as an ordinary event.
 const PADDING: usize = 300;
 
 pub(crate) async fn measure(table: &mut Table) -> anyhow::Result<()> {
+    let mut plain = plain_sockets(1_000).await?;
     let mut wide = run(1_000, Stalled::None).await?;
     table.row(
         "event to subscriber after its acknowledgement, 1,000 subscribers, 50 events/s",
         wide.describe(),
-        "wanted p50 ≤ 5 ms, p99 ≤ 25 ms",
+        format!(
+            "wanted p50 ≤ 5 ms, p99 ≤ 25 ms; plain sockets take {}: {:.1} × their p50",
+            plain.describe(),
+            wide.quantile_ms(0.5) / plain.quantile_ms(0.5)
+        ),
     );
-    let mut alone = run(100, Stalled::None).await?;
-    let mut beside = run(100, Stalled::One).await?;
+    // In turns, so that what else the machine does meets both alike.
+    let (mut alone, mut beside) = (Delays::default(), Delays::default());
+    for _ in 0..ROUNDS {
+        alone.extend(run(100, Stalled::None).await?);
+        beside.extend(run(100, Stalled::One).await?);
+    }
     let ratio = beside.quantile_ms(0.99) / alone.quantile_ms(0.99);
     table.row(
         "100 healthy subscribers beside a stalled one",
@@ -43,9 +55,8 @@ enum Stalled {
 async fn run(subscribers: usize, stalled: Stalled) -> anyhow::Result<Delays> {
     let server = Server::start().await?;
     let path = format!("/api/v1/ws/events?token={}&event_types=SANDBOX_bench.tick", server.token);
-    // A reader that never reads: its socket fills and the server has to cope.
     let _stalled = match stalled {
-        Stalled::One => Some(Frames::open(&server.authority, &path).await?),
+        Stalled::One => Some(stall(&server, &path).await?),
         Stalled::None => None,
     };
     let acknowledged: Arc<Mutex<Vec<Option<Instant>>>> = Arc::new(Mutex::new(vec![None; EVENTS]));
@@ -61,6 +72,41 @@ async fn run(subscribers: usize, stalled: Stalled) -> anyhow::Result<Delays> {
         for (arrived, acknowledged) in arrived??.into_iter().zip(&acknowledged) {
             let acknowledged = acknowledged.context("every tick was acknowledged")?;
             delays.push(arrived.saturating_duration_since(acknowledged));
+        }
+    }
+    Ok(delays)
+}
+
+/// A reader that never reads, with more sent to it than its socket holds: the server's next send to it blocks.
+async fn stall(server: &Server, path: &str) -> anyhow::Result<Frames> {
+    let frames = Frames::open(&server.authority, &format!("{path},SANDBOX_bench.filler")).await?;
+    let mut connection = server.connect().await?;
+    let body =
+        serde_json::json!({ "event_type": "bench.filler", "event_data": { "filler": "x".repeat(500_000) } });
+    for _ in 0..40 {
+        connection.post("/api/v1/sandboxes/bench-fanout/events", body.to_string()).await?;
+    }
+    Ok(frames)
+}
+
+/// The same readers on sockets with nothing behind them: what this machine takes for the bytes alone.
+async fn plain_sockets(subscribers: usize) -> anyhow::Result<Delays> {
+    let fanout = PlainFanout::start(500).await?;
+    let mut readers = tokio::task::JoinSet::new();
+    for _ in 0..subscribers {
+        let mut frames = Frames::open(&fanout.authority, "/").await?;
+        readers.spawn(async move { frames.arrivals(EVENTS, PADDING).await });
+    }
+    let mut clock = tokio::time::interval(Duration::from_micros(1_000_000 / PER_SECOND));
+    let mut sent = Vec::with_capacity(EVENTS);
+    for _ in 0..EVENTS {
+        clock.tick().await;
+        sent.push(fanout.tick());
+    }
+    let mut delays = Delays::default();
+    while let Some(arrived) = readers.join_next().await {
+        for (arrived, sent) in arrived??.into_iter().zip(&sent) {
+            delays.push(arrived.saturating_duration_since(*sent));
         }
     }
     Ok(delays)
