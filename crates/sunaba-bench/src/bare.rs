@@ -89,10 +89,16 @@ async fn write_ticks(
     let mut request = [0; 1024];
     let read = stream.read(&mut request).await?;
     request.get(..read).context("a request")?;
+    // Before the reader is let in: no tick may fall between its welcome and the first look.
+    let mut written = *ticks.borrow_and_update();
     stream.write_all(b"HTTP/1.1 101 Switching Protocols\r\n\r\n").await?;
-    ticks.mark_unchanged();
     loop {
         ticks.changed().await?;
-        stream.write_all(&frame).await?;
+        // A task that comes late finds several ticks in one change and owes a frame for each.
+        let now = *ticks.borrow_and_update();
+        for _ in written..now {
+            stream.write_all(&frame).await?;
+        }
+        written = now;
     }
 }
