@@ -42,7 +42,7 @@ async fn begin(parts: &Parts, sandbox: &Sandbox) -> Result<(), Error> {
     let change = SandboxChange {
         trigger: Some(SandboxTrigger::Create),
         provider_ref: Some(sandbox.id.to_string()),
-        isolation: Some(parts.provider.isolation().await?.level),
+        isolation: Some(parts.provider.isolation().await?.level()),
         ..SandboxChange::default()
     };
     patiently(|| parts.store.change_sandbox(&sandbox.id, change.clone())).await?;
@@ -58,7 +58,8 @@ async fn start(
     token: &str,
 ) -> Result<(), Error> {
     let mirror = Mirror::open(parts.mirror_path(&work.project.id))?;
-    let prepared = parts.provider.prepare(&sandbox.id).await?;
+    let prepared = parts.provider.create(&sandbox.id, &sunaba_sandbox::CreateRequest::default()).await?;
+    let prepared = prepared.here().ok_or_else(|| Error::Missing("the sandbox is elsewhere".to_owned()))?;
     let remote = remote_url(&work.project.id);
     let spec = WorkspaceSpec {
         branch,
@@ -78,6 +79,7 @@ async fn start(
         env: environment::worker_env(&parts.settings, sandbox, work, branch, token),
         binds,
         command: vec![WORKER_INSIDE.to_owned(), "work".to_owned()],
+        ..StartRequest::default()
     };
     parts.provider.start(&sandbox.id, request).await?;
     Ok(())

@@ -37,7 +37,7 @@ impl Driver {
 
     async fn live(&self, sandbox: Sandbox) -> Result<(), Error> {
         let status = self.parts.provider.status(&sandbox.id).await?;
-        let runs_or_ran = matches!(status, Status::Running(_) | Status::Exited(_));
+        let runs_or_ran = matches!(status, Status::Running | Status::Exited(_));
         match (sandbox.state, runs_or_ran) {
             (SandboxState::Pending | SandboxState::Creating, false) => self.start(&sandbox).await?,
             (_, true) => self.adopt(&sandbox).await?,
@@ -61,7 +61,8 @@ impl Driver {
     }
 
     async fn adopt(&self, sandbox: &Sandbox) -> Result<(), Error> {
-        let prepared = self.parts.provider.prepare(&sandbox.id).await?;
+        let found = self.parts.provider.find(&sandbox.id).await?.and_then(sunaba_sandbox::Prepared::here);
+        let prepared = found.ok_or_else(|| Error::Missing("its places are gone".to_owned()))?;
         self.parts.doors.open(&sandbox.id, &prepared.door_dir).await.map_err(Error::Door)?;
         tracing::info!(sandbox = %sandbox.id, "adopted a sandbox that outlived its server");
         Ok(())

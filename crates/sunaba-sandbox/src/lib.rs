@@ -9,5 +9,9 @@ pub mod process;
 mod provider;
 
 pub use local::{LocalOptions, LocalProvider, UID_RANGE, find_bubblewrap};
-pub use provider::{Error, Isolation, Prepared, Provider, StartRequest, Status};
-pub use sunaba_types::shim::{Bind, Exit, Held};
+pub use provider::{
+    CreateRequest, Error, ExecRequest, ExecResult, HostPlaces, Prepared, Provider, Report, StartRequest,
+    Status,
+};
+pub use sunaba_types::Isolation;
+pub use sunaba_types::shim::{Bind, Exit, Held, Layer, Limits, ResourceUse};

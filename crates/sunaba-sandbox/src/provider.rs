@@ -6,19 +6,48 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use sunaba_types::SandboxId;
-use sunaba_types::shim::{Bind, Exit, Held};
+use sunaba_types::shim::{Bind, Exit, Layer, Limits, ResourceUse};
+use sunaba_types::{Finding, Isolation, SandboxId};
 
-/// A sandbox's places on the host, before anything runs in it.
+/// What is made before anything runs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CreateRequest {
+    /// What it may use, from its first moment to its last.
+    pub limits: Limits,
+    /// The container image, where there are images; the provider's own default without one.
+    pub image: Option<String>,
+}
+
+/// A sandbox's places, before anything runs in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Prepared {
+pub enum Prepared {
+    /// It shares this host's file system.
+    Here(HostPlaces),
+    /// It is on another machine: its worker clones for itself, through the tunnel.
+    Elsewhere,
+}
+
+impl Prepared {
+    /// The places on this host, if it has any.
+    pub fn here(self) -> Option<HostPlaces> {
+        match self {
+            Self::Here(places) => Some(places),
+            Self::Elsewhere => None,
+        }
+    }
+}
+
+/// A sandbox's places on this host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostPlaces {
     /// The directory that appears as `/workspace` inside.
     pub workspace: PathBuf,
     /// The directory that appears as `/run/sunaba` inside; the server listens in it on
-    /// `gateway.sock`, which must be writable for `owner_uid` (its mode 0666 is enough: nobody
-    /// else can enter the directory above).
+    /// `gateway.sock` and `egress.sock`, which must be writable for `owner_uid` (mode 0666 is enough:
+    /// nobody else can enter the directory above).
     pub door_dir: PathBuf,
     /// The host user that must own every file in the workspace; `None` when the server is an ordinary user and owns it itself.
     pub owner_uid: Option<u32>,
@@ -31,6 +60,10 @@ pub struct StartRequest {
     pub env: BTreeMap<String, String>,
     /// Host paths shown inside, besides the system, the workspace, the home and the door.
     pub binds: Vec<Bind>,
+    /// Read-only trees laid under the workspace and the home.
+    pub layers: Vec<Layer>,
+    /// A directory that is the root file system instead of the host's `/usr`.
+    pub root_fs: Option<String>,
     /// The program and its arguments; empty means the worker.
     pub command: Vec<String>,
 }
@@ -41,9 +74,49 @@ impl fmt::Debug for StartRequest {
         f.debug_struct("StartRequest")
             .field("env", &self.env.keys().collect::<Vec<_>>())
             .field("binds", &self.binds)
+            .field("layers", &self.layers)
+            .field("root_fs", &self.root_fs)
             .field("command", &self.command)
             .finish()
     }
+}
+
+/// One more process in a running sandbox.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ExecRequest {
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// Variables besides those the sandbox was started with.
+    pub env: BTreeMap<String, String>,
+    /// What it reads from its standard input.
+    pub input: Vec<u8>,
+    /// After this it is killed, with everything it started.
+    pub timeout: Duration,
+    /// How much of each of its outputs is kept, in bytes; the rest is read and dropped.
+    pub output_max: usize,
+}
+
+impl fmt::Debug for ExecRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExecRequest").field("command", &self.command).finish_non_exhaustive()
+    }
+}
+
+/// How one more process ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ExecResult {
+    /// The exit code, when it ended by itself.
+    pub code: Option<i32>,
+    /// The signal, when one ended it.
+    pub signal: Option<i32>,
+    /// Whether it was killed because its time was over.
+    pub timed_out: bool,
+    /// What it wrote to its standard output.
+    pub stdout: Vec<u8>,
+    /// What it wrote to its standard error.
+    pub stderr: Vec<u8>,
+    /// Whether more was written than was kept.
+    pub truncated: bool,
 }
 
 /// Where a sandbox is, as its provider sees it.
@@ -51,29 +124,23 @@ impl fmt::Debug for StartRequest {
 pub enum Status {
     /// There is no such sandbox.
     Absent,
-    /// Its directory is there, nothing was started or it is just starting.
+    /// Its places are there, nothing was started or it is just starting.
     Prepared,
     /// It runs.
-    Running(Held),
+    Running,
     /// It is over.
     Exited(Exit),
     /// It ran and whoever held it vanished without a record.
     Lost,
 }
 
-/// What this host can enforce, as probed.
+/// What a provider can do on this host and what it is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Isolation {
-    /// In one short word or two, recorded on each run.
-    pub level: String,
-    /// Own user, mount, pid, ipc, host-name namespaces.
-    pub namespaces: bool,
-    /// Whether each sandbox has a host user of its own.
-    pub own_uid: bool,
-    /// Whether the network inside is loopback only.
-    pub network_closed: bool,
-    /// Whether memory, processor and process counts are limited by the kernel.
-    pub resource_limits: bool,
+pub struct Report {
+    /// What it enforces; none when it cannot make a sandbox at all.
+    pub isolation: Option<Isolation>,
+    /// What was looked at.
+    pub findings: Vec<Finding>,
 }
 
 /// Why a provider could not do what it was asked.
@@ -109,6 +176,17 @@ pub enum Error {
         /// How long.
         seconds: u64,
     },
+    /// A path that is none of the sandbox's own; says why.
+    #[error("{path}: {reason}")]
+    BadPath {
+        /// The path.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// More was asked for than this host has or keeps back; says what to do.
+    #[error("{0}")]
+    Refused(String),
     /// This host cannot isolate; says what to do.
     #[error("{0}")]
     Unsupported(String),
@@ -140,11 +218,15 @@ pub trait Provider: Send + Sync + fmt::Debug {
     /// The provider's name in sandbox rows.
     fn name(&self) -> &'static str;
 
-    /// Makes, or finds, the sandbox's directories. Nothing runs yet.
-    async fn prepare(&self, id: &SandboxId) -> Result<Prepared, Error>;
+    /// Makes the sandbox's places, or finds them: the id is its name, and asked again for the same id it
+    /// gives the same places. Nothing runs yet.
+    async fn create(&self, id: &SandboxId, request: &CreateRequest) -> Result<Prepared, Error>;
 
-    /// Starts it. Already running: answers who holds it.
-    async fn start(&self, id: &SandboxId, request: StartRequest) -> Result<Held, Error>;
+    /// The places of a sandbox that was created, also by an earlier server process.
+    async fn find(&self, id: &SandboxId) -> Result<Option<Prepared>, Error>;
+
+    /// Starts it. Already running: does nothing.
+    async fn start(&self, id: &SandboxId, request: StartRequest) -> Result<(), Error>;
 
     /// Where it is.
     async fn status(&self, id: &SandboxId) -> Result<Status, Error>;
@@ -161,12 +243,28 @@ pub trait Provider: Send + Sync + fmt::Debug {
     /// Kills what lives and removes everything but the output, which is kept in the log directory.
     async fn delete(&self, id: &SandboxId) -> Result<(), Error>;
 
-    /// Every sandbox that has something here.
+    /// Every sandbox of this server that has something here.
     async fn list(&self) -> Result<Vec<SandboxId>, Error>;
 
     /// What the sandbox wrote to its standard output and error, from `offset`, at most `limit` bytes.
     async fn output(&self, id: &SandboxId, offset: u64, limit: usize) -> Result<Vec<u8>, Error>;
 
+    /// Runs one more process in a running sandbox, as its user and under its limits.
+    async fn exec(&self, id: &SandboxId, request: ExecRequest) -> Result<ExecResult, Error>;
+
+    /// Writes a file of the sandbox's user; `path` is absolute and lies in the workspace or the home inside. A
+    /// link inside never leads outside.
+    async fn write_file(&self, id: &SandboxId, path: &str, content: &[u8], mode: u32) -> Result<(), Error>;
+
+    /// Reads a file, at most `limit` bytes of it; the same paths as for writing.
+    async fn read_file(&self, id: &SandboxId, path: &str, limit: usize) -> Result<Vec<u8>, Error>;
+
+    /// What a running sandbox uses.
+    async fn usage(&self, id: &SandboxId) -> Result<ResourceUse, Error>;
+
     /// What this host enforces. An error says what is missing and what to do.
     async fn isolation(&self) -> Result<Isolation, Error>;
+
+    /// Everything that was looked at, for people. Looks anew each time.
+    async fn report(&self) -> Report;
 }

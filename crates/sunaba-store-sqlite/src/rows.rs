@@ -57,7 +57,8 @@ macro_rules! sandbox_query {
                       s.provider_ref, s.state AS "state!", s.state_entered_at AS "state_entered_at!", s.reason,
                       s.runtime AS "runtime!", s.model AS "model!", s.prompt AS "prompt!", s.branch_name,
                       s.base_commit, s.head_commit, s.isolation, s.memory_gb AS "memory_gb!", s.cpu AS "cpu!",
-                      s.disk_gb AS "disk_gb!", l.alive_until AS "alive_until?",
+                      s.disk_gb AS "disk_gb!", s.terms AS "terms!", s.exit, s.cost_micros AS "cost_micros!",
+                      l.alive_until AS "alive_until?",
                       s.created_at AS "created_at!", s.ended_at
                FROM sandboxes AS s JOIN sandbox_log AS l ON l.sandbox_id = s.id "# + $tail
             $(, $arg)*
@@ -87,6 +88,9 @@ pub(crate) struct SandboxRow {
     pub(crate) memory_gb: f64,
     pub(crate) cpu: f64,
     pub(crate) disk_gb: f64,
+    pub(crate) terms: String,
+    pub(crate) exit: Option<String>,
+    pub(crate) cost_micros: i64,
     pub(crate) alive_until: Option<i64>,
     pub(crate) created_at: i64,
     pub(crate) ended_at: Option<i64>,
@@ -116,6 +120,12 @@ impl TryFrom<SandboxRow> for Sandbox {
             head_commit: row.head_commit,
             isolation: row.isolation,
             resources: Resources { memory_gb: row.memory_gb, cpu: row.cpu, disk_gb: row.disk_gb },
+            terms: readable(serde_json::from_str(&row.terms).ok(), TABLE, "terms", &key)?,
+            exit: match row.exit {
+                Some(text) => Some(readable(serde_json::from_str(&text).ok(), TABLE, "exit", &key)?),
+                None => None,
+            },
+            cost_micros: row.cost_micros,
             alive_until: maybe_time(row.alive_until, TABLE, "alive_until", &key)?,
             created_at: time(row.created_at, TABLE, "created_at", &key)?,
             ended_at: maybe_time(row.ended_at, TABLE, "ended_at", &key)?,

@@ -12,6 +12,8 @@ mod events;
 mod feed;
 mod messages;
 mod registry;
+mod secrets;
+mod spending;
 mod tokens;
 
 #[cfg(feature = "conformance")]
@@ -25,9 +27,11 @@ pub use events::{
 pub use feed::{FeedEntry, FeedStore, PublishedPayload};
 pub use messages::{MessageStore, Queued, TakeMode};
 pub use registry::{
-    BlobStore, NewProject, NewSandbox, NewTask, NewTicket, RegistryStore, SandboxChange, SandboxFilter,
-    TaskFilter,
+    BlobStore, NewProject, NewSandbox, NewTask, NewTicket, ProjectPatch, RegistryStore, SandboxChange,
+    SandboxFilter, TaskFilter,
 };
+pub use secrets::{SECRETS_MAX, SecretName, SecretStore};
+pub use spending::{OpenCall, Reserve, Reserved, Settlement, Spender, Spending, SpendingStore};
 pub use tokens::{NewToken, TokenStore};
 
 /// About how many bytes of payloads or contents one page holds: a page ends early at this size, with at
@@ -43,6 +47,8 @@ pub trait Store:
     + RegistryStore
     + BlobStore
     + TokenStore
+    + SecretStore
+    + SpendingStore
     + std::fmt::Debug
     + Send
     + Sync

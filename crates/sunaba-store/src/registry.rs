@@ -2,9 +2,10 @@
 
 use async_trait::async_trait;
 use sunaba_engine::{SandboxTrigger, TaskTrigger};
+use sunaba_types::shim::Exit;
 use sunaba_types::{
-    BlobHash, Outcome, Priority, Project, ProjectId, ProjectSettings, Resources, Sandbox, SandboxId,
-    SandboxState, Task, TaskId, TaskState, Ticket, TicketId, TicketType, Timestamp,
+    BlobHash, Egress, Outcome, Priority, Project, ProjectId, ProjectSettings, Resources, Sandbox, SandboxId,
+    SandboxState, Task, TaskId, TaskState, Terms, Ticket, TicketId, TicketType, Timestamp,
 };
 
 use crate::Result;
@@ -22,6 +23,17 @@ pub struct NewProject {
     pub default_branch: String,
     /// Its settings.
     pub settings: ProjectSettings,
+}
+
+/// A change to a project; what is absent stays.
+#[derive(Debug, Clone, Default)]
+pub struct ProjectPatch {
+    /// Its name.
+    pub name: Option<String>,
+    /// The branch that work starts from.
+    pub default_branch: Option<String>,
+    /// All its settings anew.
+    pub settings: Option<ProjectSettings>,
 }
 
 /// A ticket to be made.
@@ -73,6 +85,8 @@ pub struct NewSandbox {
     pub prompt: String,
     /// What it may use.
     pub resources: Resources,
+    /// On what terms.
+    pub terms: Terms,
 }
 
 /// Which sandboxes to list, newest first.
@@ -137,6 +151,10 @@ pub struct SandboxChange {
     pub outcome: Option<Outcome>,
     /// What its task produced.
     pub result: Option<serde_json::Value>,
+    /// What it may reach.
+    pub egress: Option<Egress>,
+    /// How it ended at its provider.
+    pub exit: Option<Exit>,
 }
 
 /// Projects, tickets, tasks, sandboxes.
@@ -152,6 +170,8 @@ pub trait RegistryStore {
     ) -> Result<Option<Project>>;
     /// A project by id.
     async fn find_project(&self, id: &ProjectId) -> Result<Option<Project>>;
+    /// Changes a project; [`crate::Error::NotFound`] without it.
+    async fn update_project(&self, id: &ProjectId, patch: ProjectPatch) -> Result<Project>;
     /// Projects by id order after a cursor.
     async fn list_projects(
         &self,

@@ -241,6 +241,7 @@ impl TestApp {
             model: "script:default".to_owned(),
             prompt: task.description.clone(),
             resources: Resources::default(),
+            terms: sunaba_types::Terms::default(),
         };
         let sandbox = self.store.create_sandbox(sandbox).await.expect("a sandbox");
         let change = SandboxChange {

@@ -122,6 +122,9 @@ string_id!(
     /// A token's public name (never the token itself).
     TokenId, "tok");
 string_id!(
+    /// One call to a model, from its reservation to its settlement.
+    CallId, "call");
+string_id!(
     /// One server process's identity.
     NodeId, "node");
 

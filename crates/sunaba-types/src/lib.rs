@@ -4,8 +4,10 @@
 
 pub mod chain;
 mod clock;
+mod egress;
 mod event;
 mod ids;
+mod isolation;
 pub mod limits;
 mod message;
 mod records;
@@ -14,18 +16,20 @@ mod state;
 pub mod topic;
 
 pub use clock::{Clock, FakeClock, SystemClock};
+pub use egress::{Egress, EgressPreset};
 pub use event::{
     EventClass, EventPayload, NewEvent, PayloadError, Source, Step, StoredEvent, bus_name, is_heartbeat,
     reserved_for_server, validate_event_type,
 };
 pub use ids::{
-    BlobHash, IdError, MessageId, NodeId, ProjectId, SandboxId, TaskId, TicketId, TokenId, new_event_id,
-    validate_id,
+    BlobHash, CallId, IdError, MessageId, NodeId, ProjectId, SandboxId, TaskId, TicketId, TokenId,
+    new_event_id, validate_id,
 };
+pub use isolation::{Enforcement, Finding, FindingStatus, Isolation, IsolationWanted};
 pub use message::{Message, MessageState, MessageType, NewMessage};
 pub use records::{
-    Outcome, Priority, Project, ProjectSettings, Resources, Sandbox, Task, Ticket, TicketType, TokenKind,
-    TokenRecord,
+    Outcome, Priority, Project, ProjectSettings, Resources, ResourcesWanted, Sandbox, Task, Terms, Ticket,
+    TicketType, TokenKind, TokenRecord,
 };
 pub use state::{SandboxState, TaskState, TicketStatus};
 

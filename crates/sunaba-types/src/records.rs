@@ -1,14 +1,19 @@
 //! The rows of the product: projects, tickets, tasks, sandboxes, tokens.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
+use crate::egress::Egress;
+use crate::isolation::IsolationWanted;
+use crate::shim::Exit;
 use crate::state::wire_enum;
 use crate::{
     ProjectId, SandboxId, SandboxState, TaskId, TaskState, TicketId, TicketStatus, Timestamp, TokenId,
 };
 
 /// What may be set on a project. Later settings join here.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProjectSettings {
     /// Which agent drives its sandboxes unless a call says otherwise.
@@ -20,10 +25,66 @@ pub struct ProjectSettings {
     /// Host paths with toolchains that sandboxes may read (bound read-only).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub toolchains: Vec<String>,
+    /// What makes its sandboxes unless a call says otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// What its sandboxes may use unless a call says otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resources: Option<ResourcesWanted>,
+    /// The least isolation its sandboxes accept unless a call says otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub isolation: Option<IsolationWanted>,
+    /// What one task may spend on models, all its attempts together, unless a call says otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget_usd: Option<f64>,
+    /// What all its tasks together may spend on models.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total_budget_usd: Option<f64>,
+    /// What its sandboxes may reach; `None` means that nobody has decided yet, and nothing is open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub egress: Option<Egress>,
+    /// Prepares a fresh clone (installs dependencies); guessed from lock files when absent, nothing when empty.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub setup_command: Option<String>,
+    /// What the setup command may reach, when it is not what sandboxes may.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub setup_egress: Option<Egress>,
+    /// A directory on the server that is the root file system of its local sandboxes, instead of the host's `/usr`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub root_fs: Option<String>,
+    /// The image of its container sandboxes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+}
+
+/// Resources of which some are given.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ResourcesWanted {
+    /// Memory in GiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_gb: Option<f64>,
+    /// Processor cores.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<f64>,
+    /// Disk in GiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk_gb: Option<f64>,
+}
+
+impl ResourcesWanted {
+    /// What is given, over what is the default.
+    pub fn over(self, default: Resources) -> Resources {
+        Resources {
+            memory_gb: self.memory_gb.unwrap_or(default.memory_gb),
+            cpu: self.cpu.unwrap_or(default.cpu),
+            disk_gb: self.disk_gb.unwrap_or(default.disk_gb),
+        }
+    }
 }
 
 /// A git repository with its settings.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Project {
     /// Its id.
     pub id: ProjectId,
@@ -188,6 +249,38 @@ impl Default for Resources {
     }
 }
 
+/// On what terms a sandbox was asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Terms {
+    /// What its task may spend on models, all attempts together; `None` means no bound of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget_usd: Option<f64>,
+    /// How long it may run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_seconds: Option<i64>,
+    /// The least isolation it accepts.
+    pub isolation: IsolationWanted,
+    /// Variables added to its environment. Never secret: they enter the sandbox.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// What it may reach, as decided when it was brought up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub egress: Option<Egress>,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self {
+            budget_usd: None,
+            timeout_seconds: None,
+            isolation: IsolationWanted::Sampled,
+            env: BTreeMap::new(),
+            egress: None,
+        }
+    }
+}
+
 /// One attempt at one task in one isolated machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sandbox {
@@ -225,6 +318,12 @@ pub struct Sandbox {
     pub isolation: Option<String>,
     /// What it may use.
     pub resources: Resources,
+    /// On what terms it was asked for.
+    pub terms: Terms,
+    /// How it ended at its provider.
+    pub exit: Option<Exit>,
+    /// What its model calls cost so far, settled ones, in millionths of a dollar.
+    pub cost_micros: i64,
     /// Until when it counts as alive without another sign.
     pub alive_until: Option<Timestamp>,
     /// When it was asked for.

@@ -44,6 +44,49 @@ pub const HOME_INSIDE: &str = "/home/agent";
 pub const WORKER_INSIDE: &str = "/opt/sunaba/sunaba-worker";
 /// The bridge's address inside for the gateway and the worker's routes.
 pub const BRIDGE_ADDRESS: &str = "127.0.0.1:3129";
+/// The bridge's address inside for everything else: an HTTP proxy (CONNECT and plain).
+pub const PROXY_ADDRESS: &str = "127.0.0.1:3128";
+/// Name of the egress proxy's socket beside [`DOOR_SOCKET`].
+pub const EGRESS_SOCKET: &str = "egress.sock";
+
+/// What a sandbox may use; what is absent is not limited.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Limits {
+    /// Memory of all its processes together, swap included, in bytes.
+    pub memory_bytes: Option<u64>,
+    /// Processor time, in thousandths of a core.
+    pub cpu_millis: Option<u32>,
+    /// Processes and threads.
+    pub pids: Option<u32>,
+    /// Everything it can write to on disk together (workspace, home), in bytes.
+    pub disk_bytes: Option<u64>,
+}
+
+/// A directory tree that is laid under one that the sandbox writes to: the sandbox sees both and changes only its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Layer {
+    /// The read-only tree on the host.
+    pub source: String,
+    /// Where it appears inside: [`WORKSPACE_INSIDE`] or [`HOME_INSIDE`].
+    pub target: String,
+}
+
+/// What a sandbox uses now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ResourceUse {
+    /// Memory, in bytes.
+    pub memory_bytes: u64,
+    /// The most it ever was, in bytes.
+    pub memory_peak_bytes: u64,
+    /// Processor time so far, in milliseconds.
+    pub cpu_ms: u64,
+    /// Processes and threads.
+    pub pids: u64,
+    /// Disk, in bytes.
+    pub disk_bytes: u64,
+}
 
 /// A host path shown inside.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,6 +114,22 @@ pub struct Spec {
     pub env: BTreeMap<String, String>,
     /// The program and arguments run inside, by the guest supervisor.
     pub command: Vec<String>,
+    /// What it may use.
+    #[serde(default)]
+    pub limits: Limits,
+    /// Trees laid under the workspace and the home.
+    #[serde(default)]
+    pub layers: Vec<Layer>,
+    /// A directory on the host that is the root file system, read-only; none shows the host's `/usr`.
+    #[serde(default)]
+    pub root_fs: Option<String>,
+    /// Whether system calls are filtered. Only a test that needs the unguarded sandbox says no.
+    #[serde(default = "yes")]
+    pub seccomp: bool,
+}
+
+const fn yes() -> bool {
+    true
 }
 
 /// Who holds a running sandbox.
@@ -97,8 +156,11 @@ pub struct Exit {
     pub code: Option<i32>,
     /// The signal, when one ended it.
     pub signal: Option<i32>,
-    /// How many processes the kernel killed for want of memory.
+    /// How many processes the kernel, or the shim that samples in its place, killed for want of memory.
     pub oom_kills: u64,
+    /// Which limit the sandbox was ended for, when the shim had to do it: `memory`, `disk`, `pids`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_for: Option<String>,
     /// Whether the shim was asked to kill it.
     pub killed_on_request: bool,
     /// What went wrong before anything ran.
@@ -117,6 +179,8 @@ pub enum Request {
     Kill,
     /// Ask the command inside to end by itself (SIGTERM); answers whether it runs.
     Terminate,
+    /// What does it use?
+    Usage,
 }
 
 /// Answered on the control socket.
@@ -127,6 +191,8 @@ pub enum Reply {
     Running(Held),
     /// It is over.
     Exited(Exit),
+    /// What it uses.
+    Usage(ResourceUse),
     /// The request could not be understood.
     Refused {
         /// Why.

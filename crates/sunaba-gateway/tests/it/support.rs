@@ -112,6 +112,7 @@ impl World {
             model: self.sandbox.model.clone(),
             prompt: "do it".into(),
             resources: Resources::default(),
+            terms: sunaba_types::Terms::default(),
         };
         let store: &dyn Store = &*self.store;
         store.create_sandbox(next).await.unwrap()
@@ -195,6 +196,7 @@ async fn make_sandbox(store: &dyn Store, repo: &Path, model: &str) -> (ProjectId
         model: model.to_owned(),
         prompt: "do it".into(),
         resources: Resources::default(),
+        terms: sunaba_types::Terms::default(),
     };
     let sandbox = store.create_sandbox(sandbox).await.unwrap();
     let change = SandboxChange { branch_name: Some(BRANCH.into()), ..SandboxChange::default() };

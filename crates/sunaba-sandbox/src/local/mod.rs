@@ -29,7 +29,10 @@ use self::layout::{Layout, OWNER_FILE};
 use self::owner::Owner;
 pub use self::owner::UID_RANGE;
 pub use self::probe::find_bubblewrap;
-use crate::{Error, Isolation, Prepared, Provider, StartRequest, Status, process};
+use crate::{
+    CreateRequest, Error, ExecRequest, ExecResult, HostPlaces, Isolation, Prepared, Provider, Report,
+    ResourceUse, StartRequest, Status, process,
+};
 
 /// How long a shim may take to say where its sandbox is.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
@@ -79,6 +82,14 @@ impl LocalProvider {
         })
     }
 
+    /// Who holds a running sandbox.
+    pub async fn held(&self, id: &SandboxId) -> Result<Option<Held>, Error> {
+        Ok(match self.status(id).await? {
+            Status::Running => self.held_record(id)?,
+            _ => None,
+        })
+    }
+
     fn layout(&self, id: &SandboxId) -> Layout {
         Layout::new(&self.options.root, id)
     }
@@ -105,7 +116,7 @@ impl LocalProvider {
         }
         let Some(held) = self.held_record(id)? else { return Ok(Status::Prepared) };
         if process::is_alive(held.shim_pid, held.shim_start_time) {
-            return Ok(Status::Running(held));
+            return Ok(Status::Running);
         }
         // It may have written its record between the first look and its end.
         Ok(self.exit_record(id)?.map_or(Status::Lost, Status::Exited))
@@ -150,28 +161,32 @@ impl Provider for LocalProvider {
         "local"
     }
 
-    async fn prepare(&self, id: &SandboxId) -> Result<Prepared, Error> {
+    async fn create(&self, id: &SandboxId, _request: &CreateRequest) -> Result<Prepared, Error> {
         let (root, layout, separate) = (self.options.root.clone(), self.layout(id), self.separate_users);
         blocking(move || {
             let owner = owner::claim(&root, &layout, separate)?;
             make_directories(&layout, owner).map_err(Error::backend("make the sandbox's directories"))?;
-            Ok(Prepared {
-                workspace: layout.path(shim::WORKSPACE_DIR),
-                door_dir: layout.path(shim::DOOR_DIR),
-                owner_uid: owner.uid,
-            })
+            Ok(Prepared::Here(places(&layout, owner)))
         })
         .await
     }
 
-    async fn start(&self, id: &SandboxId, request: StartRequest) -> Result<Held, Error> {
+    async fn find(&self, id: &SandboxId) -> Result<Option<Prepared>, Error> {
+        match self.owner(id) {
+            Ok(owner) => Ok(Some(Prepared::Here(places(&self.layout(id), owner)))),
+            Err(Error::NotFound(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn start(&self, id: &SandboxId, request: StartRequest) -> Result<(), Error> {
         let owner = self.owner(id)?;
         match self.status(id).await? {
-            Status::Running(held) => Ok(held),
+            Status::Running => Ok(()),
             Status::Exited(_) => Err(Error::AlreadyEnded(id.clone())),
             Status::Lost => Err(Error::Lost(id.clone())),
             Status::Absent => Err(Error::NotFound(id.clone())),
-            Status::Prepared => self.start_shim(id, owner, request).await,
+            Status::Prepared => self.start_shim(id, owner, request).await.map(drop),
         }
     }
 
@@ -185,7 +200,7 @@ impl Provider for LocalProvider {
         }
         match timeout(STATUS_TIMEOUT, control::ask(&layout.dir, &Request::Status)).await {
             Ok(Ok(Reply::Running(held))) if process::is_alive(held.shim_pid, held.shim_start_time) => {
-                Ok(Status::Running(held))
+                Ok(Status::Running)
             }
             Ok(Ok(Reply::Exited(exit))) => Ok(Status::Exited(exit)),
             _ => self.status_without_shim(id),
@@ -205,7 +220,7 @@ impl Provider for LocalProvider {
                 Status::Lost => return Err(Error::Lost(id.clone())),
                 Status::Absent => return Err(Error::NotFound(id.clone())),
                 Status::Prepared if !shim_lives(&layout)? => return Err(Error::NotStarted(id.clone())),
-                Status::Prepared | Status::Running(_) => sleep(POLL * 10).await,
+                Status::Prepared | Status::Running => sleep(POLL * 10).await,
             }
         }
     }
@@ -215,7 +230,7 @@ impl Provider for LocalProvider {
         match timeout(STATUS_TIMEOUT, control::ask(&layout.dir, &Request::Terminate)).await {
             Ok(Ok(_)) => Ok(()),
             _ => match self.status(id).await? {
-                Status::Running(_) => Err(Error::Timeout {
+                Status::Running => Err(Error::Timeout {
                     id: id.clone(),
                     what: "asking it to end",
                     seconds: STATUS_TIMEOUT.as_secs(),
@@ -277,6 +292,26 @@ impl Provider for LocalProvider {
         .await
     }
 
+    async fn exec(&self, _id: &SandboxId, _request: ExecRequest) -> Result<ExecResult, Error> {
+        Err(Error::Unsupported("not built yet".to_owned()))
+    }
+
+    async fn write_file(&self, _: &SandboxId, _: &str, _: &[u8], _: u32) -> Result<(), Error> {
+        Err(Error::Unsupported("not built yet".to_owned()))
+    }
+
+    async fn read_file(&self, _: &SandboxId, _: &str, _: usize) -> Result<Vec<u8>, Error> {
+        Err(Error::Unsupported("not built yet".to_owned()))
+    }
+
+    async fn usage(&self, _: &SandboxId) -> Result<ResourceUse, Error> {
+        Err(Error::Unsupported("not built yet".to_owned()))
+    }
+
+    async fn report(&self) -> Report {
+        Report { isolation: self.isolation().await.ok(), findings: Vec::new() }
+    }
+
     async fn isolation(&self) -> Result<Isolation, Error> {
         self.isolation.get_or_try_init(|| probe::isolation(self.separate_users)).await.cloned()
     }
@@ -300,6 +335,14 @@ async fn blocking<T: Send + 'static>(
         what: "file work was cut off".to_owned(),
         source: Box::new(error),
     })?
+}
+
+fn places(layout: &Layout, owner: Owner) -> HostPlaces {
+    HostPlaces {
+        workspace: layout.path(shim::WORKSPACE_DIR),
+        door_dir: layout.path(shim::DOOR_DIR),
+        owner_uid: owner.uid,
+    }
 }
 
 fn make_directories(layout: &Layout, owner: Owner) -> io::Result<()> {

@@ -7,6 +7,8 @@ use std::time::Duration;
 use tokio::process::Command;
 use tokio::time::timeout;
 
+use sunaba_types::Enforcement;
+
 use crate::{Error, Isolation};
 
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -61,12 +63,14 @@ fn judge(output: &Output, separate_users: bool) -> Result<Isolation, Error> {
     if !network_closed {
         return Err(Error::Unsupported("a sandbox here sees more of the network than loopback".to_owned()));
     }
-    let level = if separate_users { "namespaces+uid" } else { "namespaces" };
     Ok(Isolation {
-        level: level.to_owned(),
         namespaces: true,
         own_uid: separate_users,
         network_closed,
-        resource_limits: false,
+        seccomp: false,
+        memory: Enforcement::None,
+        cpu: Enforcement::None,
+        pids: Enforcement::None,
+        disk: Enforcement::None,
     })
 }

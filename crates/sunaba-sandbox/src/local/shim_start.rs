@@ -74,6 +74,10 @@ impl LocalProvider {
             worker_program: text(&self.options.worker_program)?,
             env: request.env,
             command,
+            limits: shim::Limits::default(),
+            layers: request.layers,
+            root_fs: request.root_fs,
+            seccomp: true,
         })
     }
 }

@@ -8,8 +8,8 @@ mod tickets;
 
 use async_trait::async_trait;
 use sunaba_store::{
-    NewProject, NewSandbox, NewTask, NewTicket, RegistryStore, Result, SandboxChange, SandboxFilter,
-    TaskFilter,
+    NewProject, NewSandbox, NewTask, NewTicket, ProjectPatch, RegistryStore, Result, SandboxChange,
+    SandboxFilter, TaskFilter,
 };
 use sunaba_types::{Project, ProjectId, Sandbox, SandboxId, Task, TaskId, Ticket, TicketId, Timestamp};
 
@@ -38,6 +38,10 @@ impl RegistryStore for SqliteStore {
 
     async fn find_project(&self, id: &ProjectId) -> Result<Option<Project>> {
         self.read_project(id).await
+    }
+
+    async fn update_project(&self, id: &ProjectId, patch: ProjectPatch) -> Result<Project> {
+        self.writer.run(projects::UpdateProject { id: id.clone(), patch }).await
     }
 
     async fn list_projects(

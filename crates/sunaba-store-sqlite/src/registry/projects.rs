@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use serde_json::json;
-use sunaba_store::{NewProject, Result};
+use sunaba_store::{Error, NewProject, ProjectPatch, Result};
 use sunaba_types::{Project, ProjectId};
 
 use crate::SqliteStore;
@@ -73,6 +73,52 @@ impl Command for EnsureProject {
         unit.publish(Notice {
             project_id: Some(&project.id),
             event_type: "PROJECT_CREATED",
+            entity_type: "project",
+            entity_id: project.id.as_str(),
+            sandbox_id: None,
+            payload: json!({"project_id": project.id, "name": project.name}),
+        });
+        Ok(project)
+    }
+}
+
+pub(super) struct UpdateProject {
+    pub(super) id: ProjectId,
+    pub(super) patch: ProjectPatch,
+}
+
+#[async_trait]
+impl Command for UpdateProject {
+    type Output = Project;
+
+    async fn run(&self, unit: &mut Unit) -> Result<Project, Fault> {
+        let key = self.id.as_str();
+        let held = sqlx::query_as!(
+            ProjectRow,
+            "SELECT id, name, repo_path, repo_url, default_branch, settings, created_at FROM projects
+             WHERE id = ?1",
+            key
+        )
+        .fetch_optional(unit.sql())
+        .await?;
+        let mut project: Project = held.ok_or_else(|| Error::not_found("project", &self.id))?.try_into()?;
+        let patch = self.patch.clone();
+        project.name = patch.name.unwrap_or(project.name);
+        project.default_branch = patch.default_branch.unwrap_or(project.default_branch);
+        project.settings = patch.settings.unwrap_or(project.settings);
+        let settings = json!(project.settings).to_string();
+        sqlx::query!(
+            "UPDATE projects SET name = ?2, default_branch = ?3, settings = ?4 WHERE id = ?1",
+            key,
+            project.name,
+            project.default_branch,
+            settings
+        )
+        .execute(unit.sql())
+        .await?;
+        unit.publish(Notice {
+            project_id: Some(&project.id),
+            event_type: "PROJECT_UPDATED",
             entity_type: "project",
             entity_id: project.id.as_str(),
             sandbox_id: None,

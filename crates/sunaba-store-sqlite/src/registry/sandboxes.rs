@@ -58,6 +58,9 @@ impl Command for CreateSandbox {
             head_commit: None,
             isolation: None,
             resources: new.resources,
+            terms: new.terms.clone(),
+            exit: None,
+            cost_micros: 0,
             alive_until: None,
             created_at: now,
             ended_at: None,
@@ -131,6 +134,14 @@ impl ChangeSandbox {
                 held.clone_from(new);
                 changed = true;
             }
+        }
+        if change.egress.is_some() && row.terms.egress != change.egress {
+            row.terms.egress.clone_from(&change.egress);
+            changed = true;
+        }
+        if change.exit.is_some() && row.exit != change.exit {
+            row.exit.clone_from(&change.exit);
+            changed = true;
         }
         if changed {
             loaded.mark_changed();

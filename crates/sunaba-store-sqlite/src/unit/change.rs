@@ -32,6 +32,9 @@ impl Unit {
             head_commit: None,
             isolation: None,
             resources: Resources::default(),
+            terms: sunaba_types::Terms::default(),
+            exit: None,
+            cost_micros: 0,
             alive_until: None,
             created_at: now,
             ended_at: None,
@@ -46,10 +49,11 @@ impl Unit {
         let project_id = row.project_id.as_ref().map(|id| id.as_str());
         let task_id = row.task_id.as_ref().map(|id| id.as_str());
         let Resources { memory_gb, cpu, disk_gb } = row.resources;
+        let terms = json!(row.terms).to_string();
         sqlx::query!(
             "INSERT INTO sandboxes (id, project_id, task_id, attempt, provider, state, state_entered_at,
-                                    runtime, model, prompt, memory_gb, cpu, disk_gb, created_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+                                    runtime, model, prompt, memory_gb, cpu, disk_gb, created_at, terms)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
             id,
             project_id,
             task_id,
@@ -63,7 +67,8 @@ impl Unit {
             memory_gb,
             cpu,
             disk_gb,
-            created
+            created,
+            terms
         )
         .execute(self.sql())
         .await?;

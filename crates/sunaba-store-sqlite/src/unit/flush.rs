@@ -163,10 +163,12 @@ impl Unit {
         let (id, state, entered) =
             (row.id.as_str(), row.state.as_str(), row.state_entered_at.as_microsecond());
         let ended = row.ended_at.map(Timestamp::as_microsecond);
+        let terms = json(&row.terms);
+        let exit = row.exit.as_ref().map(json);
         sqlx::query!(
             "UPDATE sandboxes SET provider_ref = ?2, state = ?3, state_entered_at = ?4, reason = ?5,
                                   branch_name = ?6, base_commit = ?7, head_commit = ?8, isolation = ?9,
-                                  ended_at = ?10
+                                  ended_at = ?10, terms = ?11, exit = ?12
              WHERE id = ?1",
             id,
             row.provider_ref,
@@ -177,7 +179,9 @@ impl Unit {
             row.base_commit,
             row.head_commit,
             row.isolation,
-            ended
+            ended,
+            terms,
+            exit
         )
         .execute(self.sql())
         .await?;

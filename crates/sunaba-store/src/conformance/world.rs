@@ -222,6 +222,7 @@ pub(super) fn new_sandbox(task_id: Option<TaskId>) -> NewSandbox {
         model: "script:default".to_owned(),
         prompt: "do it".to_owned(),
         resources: Resources::default(),
+        terms: sunaba_types::Terms::default(),
     }
 }
 

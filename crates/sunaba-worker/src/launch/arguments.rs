@@ -142,6 +142,10 @@ mod tests {
             worker_program: "/w".into(),
             env: std::collections::BTreeMap::new(),
             command: Vec::new(),
+            limits: sunaba_types::shim::Limits::default(),
+            layers: Vec::new(),
+            root_fs: None,
+            seccomp: true,
         };
         assert!(shown(&spec, Path::new("/e")).is_err());
     }

@@ -125,6 +125,10 @@ mod tests {
             worker_program: "/w".to_owned(),
             env: std::collections::BTreeMap::new(),
             command: vec!["true".to_owned()],
+            limits: sunaba_types::shim::Limits::default(),
+            layers: Vec::new(),
+            root_fs: None,
+            seccomp: true,
         }
     }
 

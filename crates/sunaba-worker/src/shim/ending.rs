@@ -70,7 +70,7 @@ pub(super) fn judge(evidence: Evidence) -> Exit {
         true => format!("the sandbox did not begin ({status})"),
         false => last_words,
     });
-    Exit { code, signal, oom_kills: 0, killed_on_request, error }
+    Exit { code, signal, oom_kills: 0, ended_for: None, killed_on_request, error }
 }
 
 #[cfg(test)]

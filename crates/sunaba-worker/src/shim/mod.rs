@@ -72,6 +72,7 @@ async fn hold(dir: &Path) -> anyhow::Result<()> {
             code: None,
             signal: None,
             oom_kills: 0,
+            ended_for: None,
             killed_on_request: false,
             error: Some(format!("{error:#}")),
         },

@@ -11,13 +11,17 @@ use crate::support::{Host, PATIENCE, provider_in, until};
 async fn another_server_adopts_what_runs() {
     let host = Host::new().await;
     let (id, prepared) = host.start("until [ -e go ]; do sleep 0.05; done; exit 5").await;
-    let Status::Running(held) = host.provider.status(&id).await.unwrap() else { panic!("it runs") };
+    let held = host.provider.held(&id).await.unwrap().expect("it runs");
     let Host { dir, provider } = host;
     drop(provider);
 
     let next = provider_in(dir.path());
-    assert_eq!(next.status(&id).await.unwrap(), Status::Running(held));
-    assert_eq!(next.prepare(&id).await.unwrap(), prepared, "asked again: the same places and the same user");
+    assert_eq!(next.status(&id).await.unwrap(), Status::Running);
+    assert_eq!(
+        next.create(&id, &sunaba_sandbox::CreateRequest::default()).await.unwrap().here().unwrap(),
+        prepared,
+        "asked again: the same places and the same user"
+    );
     let waiting = next.wait(&id);
     std::fs::write(prepared.workspace.join("go"), "").unwrap();
     let exit = timeout(PATIENCE, waiting).await.unwrap().unwrap();
@@ -31,7 +35,7 @@ async fn another_server_adopts_what_runs() {
 async fn another_server_kills_what_runs() {
     let host = Host::new().await;
     let (id, prepared) = host.start("sleep 600").await;
-    let Status::Running(held) = host.provider.status(&id).await.unwrap() else { panic!("it runs") };
+    let held = host.provider.held(&id).await.unwrap().expect("it runs");
     let next = provider_in(host.dir.path());
     next.kill(&id).await.unwrap();
     assert_eq!(process::of_sandbox(Some(held.pid_namespace), prepared.owner_uid), Vec::<i32>::new());
@@ -42,7 +46,7 @@ async fn another_server_kills_what_runs() {
 async fn nothing_outlives_the_shim() {
     let host = Host::new().await;
     let (id, prepared) = host.start("setsid sleep 600 & sleep 600").await;
-    let Status::Running(held) = host.provider.status(&id).await.unwrap() else { panic!("it runs") };
+    let held = host.provider.held(&id).await.unwrap().expect("it runs");
     let alive = || process::of_sandbox(Some(held.pid_namespace), prepared.owner_uid);
     assert!(!alive().is_empty());
     kill(Pid::from_raw(held.shim_pid), Signal::SIGKILL).unwrap();
@@ -58,7 +62,7 @@ async fn nothing_outlives_the_shim() {
 async fn a_stopped_shim_is_ended_all_the_same() {
     let host = Host::new().await;
     let (id, prepared) = host.start("sleep 600").await;
-    let Status::Running(held) = host.provider.status(&id).await.unwrap() else { panic!("it runs") };
+    let held = host.provider.held(&id).await.unwrap().expect("it runs");
     kill(Pid::from_raw(held.shim_pid), Signal::SIGSTOP).unwrap();
     timeout(PATIENCE, host.provider.kill(&id)).await.unwrap().unwrap();
     assert_eq!(process::of_sandbox(Some(held.pid_namespace), prepared.owner_uid), Vec::<i32>::new());
@@ -68,7 +72,7 @@ async fn a_stopped_shim_is_ended_all_the_same() {
 async fn the_shim_is_in_a_session_of_its_own() {
     let host = Host::new().await;
     let (id, _) = host.start("sleep 600").await;
-    let Status::Running(held) = host.provider.status(&id).await.unwrap() else { panic!("it runs") };
+    let held = host.provider.held(&id).await.unwrap().expect("it runs");
     let session = nix::unistd::getsid(Some(Pid::from_raw(held.shim_pid))).unwrap();
     assert_eq!(session.as_raw(), held.shim_pid);
     let environment = std::fs::read(format!("/proc/{}/environ", held.shim_pid)).unwrap();
@@ -103,7 +107,7 @@ async fn the_shim_answers_many_and_refuses_nonsense() {
 async fn an_ended_shim_is_no_zombie() {
     let host = Host::new().await;
     let (id, _) = host.start("sleep 600").await;
-    let Status::Running(held) = host.provider.status(&id).await.unwrap() else { panic!("it runs") };
+    let held = host.provider.held(&id).await.unwrap().expect("it runs");
     host.provider.kill(&id).await.unwrap();
     let entry = std::path::PathBuf::from(format!("/proc/{}", held.shim_pid));
     until("the shim is gone from the process table", || !entry.exists()).await;

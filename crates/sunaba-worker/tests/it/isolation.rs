@@ -119,7 +119,7 @@ async fn seen_from_the_host_nothing_is_root() {
     let script = "echo x > made; mkdir dir; echo y > dir/deep; echo z > $HOME/own; touch ready; sleep 600";
     let (id, prepared) = host.start(script).await;
     until("the files are made", || prepared.workspace.join("ready").exists()).await;
-    let Status::Running(held) = host.provider.status(&id).await.unwrap() else { panic!("it runs") };
+    let held = host.provider.held(&id).await.unwrap().expect("it runs");
     let expected = prepared.owner_uid.unwrap_or(nix::unistd::geteuid().as_raw());
     assert_eq!(prepared.owner_uid.is_some(), is_root());
     if is_root() {
@@ -156,7 +156,7 @@ async fn a_bound_toolchain_can_be_read_and_not_changed() {
     let script = "/opt/tool/hello && echo x > /opt/tool/new";
     for (writable, expected) in [(false, false), (true, true)] {
         let id = sunaba_types::SandboxId::generate();
-        host.provider.prepare(&id).await.unwrap();
+        host.provider.create(&id, &sunaba_sandbox::CreateRequest::default()).await.unwrap().here().unwrap();
         let request =
             sunaba_sandbox::StartRequest { binds: vec![bind(writable)], ..crate::support::shell(script) };
         host.provider.start(&id, request).await.unwrap();
@@ -175,7 +175,7 @@ async fn two_data_directories_never_share_a_user() {
     let (second, killed) = other.start("sleep 600").await;
     assert!(!is_root() || kept.owner_uid != killed.owner_uid, "{kept:?} {killed:?}");
     other.provider.delete(&second).await.unwrap();
-    assert!(matches!(one.provider.status(&first).await.unwrap(), Status::Running(_)));
+    assert!(matches!(one.provider.status(&first).await.unwrap(), Status::Running));
     one.provider.delete(&first).await.unwrap();
 }
 

@@ -33,7 +33,7 @@ async fn what_cannot_start_says_why() {
     let host = Host::new().await;
     let id = SandboxId::generate();
     assert!(matches!(host.provider.start(&id, shell("true")).await, Err(Error::NotFound(_))));
-    host.provider.prepare(&id).await.unwrap();
+    host.provider.create(&id, &sunaba_sandbox::CreateRequest::default()).await.unwrap().here().unwrap();
     assert!(matches!(host.provider.wait(&id).await, Err(Error::NotStarted(_))));
     let missing =
         sunaba_sandbox::Bind { source: "/does/not/exist".into(), target: "/x".into(), writable: false };
@@ -47,7 +47,7 @@ async fn what_cannot_start_says_why() {
 async fn a_command_that_is_not_there_ends_with_127() {
     let host = Host::new().await;
     let id = SandboxId::generate();
-    host.provider.prepare(&id).await.unwrap();
+    host.provider.create(&id, &sunaba_sandbox::CreateRequest::default()).await.unwrap().here().unwrap();
     let request = StartRequest { command: vec!["/no/such/program".into()], ..StartRequest::default() };
     host.provider.start(&id, request).await.unwrap();
     let exit = timeout(PATIENCE, host.provider.wait(&id)).await.unwrap().unwrap();
@@ -58,9 +58,9 @@ async fn a_command_that_is_not_there_ends_with_127() {
 async fn starting_twice_finds_the_same_sandbox() {
     let host = Host::new().await;
     let (id, _) = host.start("sleep 600").await;
-    let Status::Running(first) = host.provider.status(&id).await.unwrap() else { panic!("it runs") };
-    let second = host.provider.start(&id, shell("echo another")).await.unwrap();
-    assert_eq!(first, second);
+    let first = host.provider.held(&id).await.unwrap().expect("it runs");
+    host.provider.start(&id, shell("echo another")).await.unwrap();
+    assert_eq!(Some(first), host.provider.held(&id).await.unwrap());
     host.provider.kill(&id).await.unwrap();
     assert!(matches!(host.provider.start(&id, shell("true")).await, Err(Error::AlreadyEnded(_))));
 }
@@ -69,7 +69,7 @@ async fn starting_twice_finds_the_same_sandbox() {
 async fn two_starts_at_once_give_one_sandbox() {
     let host = Host::new().await;
     let id = SandboxId::generate();
-    host.provider.prepare(&id).await.unwrap();
+    host.provider.create(&id, &sunaba_sandbox::CreateRequest::default()).await.unwrap().here().unwrap();
     let (first, second) = tokio::join!(
         host.provider.start(&id, shell("echo once; sleep 600")),
         host.provider.start(&id, shell("echo once; sleep 600")),
@@ -92,7 +92,7 @@ async fn kill_leaves_no_process_and_is_told_from_an_end() {
     let (id, prepared) =
         host.start("(trap '' TERM HUP INT; setsid sleep 600 &) ; trap '' TERM; touch ready; while :; do sleep 1; done").await;
     until("the script has begun", || prepared.workspace.join("ready").exists()).await;
-    let Status::Running(held) = host.provider.status(&id).await.unwrap() else { panic!("it runs") };
+    let held = host.provider.held(&id).await.unwrap().expect("it runs");
     let alive = || sunaba_sandbox::process::of_sandbox(Some(held.pid_namespace), prepared.owner_uid);
     assert!(alive().len() >= 4, "init, guest, bridge, shell, sleep: {:?}", alive());
     timeout(PATIENCE, host.provider.kill(&id)).await.unwrap().unwrap();
@@ -147,7 +147,7 @@ async fn delete_keeps_only_the_output_and_list_forgets_it() {
 async fn a_token_in_the_environment_is_in_no_command_line() {
     let host = Host::new().await;
     let id = SandboxId::generate();
-    host.provider.prepare(&id).await.unwrap();
+    host.provider.create(&id, &sunaba_sandbox::CreateRequest::default()).await.unwrap().here().unwrap();
     let mut request = shell("sleep 600");
     request.env.insert("SANDBOX_TOKEN".to_owned(), "very-secret-value".to_owned());
     assert!(!format!("{request:?}").contains("very-secret-value"));
@@ -167,7 +167,13 @@ async fn killed_in_the_middle_of_its_start_it_leaves_nothing() {
     let host = Host::new().await;
     for pause_ms in 0..12 {
         let id = SandboxId::generate();
-        let prepared = host.provider.prepare(&id).await.unwrap();
+        let prepared = host
+            .provider
+            .create(&id, &sunaba_sandbox::CreateRequest::default())
+            .await
+            .unwrap()
+            .here()
+            .unwrap();
         let killing = async {
             tokio::time::sleep(std::time::Duration::from_millis(pause_ms * 3)).await;
             host.provider.kill(&id).await

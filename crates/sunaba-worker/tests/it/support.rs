@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sunaba_sandbox::{Exit, LocalOptions, LocalProvider, Prepared, Provider as _, StartRequest};
+use sunaba_sandbox::{Exit, HostPlaces, LocalOptions, LocalProvider, Provider as _, StartRequest};
 use sunaba_types::SandboxId;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -43,9 +43,15 @@ impl Host {
     }
 
     /// Prepares and starts a shell command.
-    pub(crate) async fn start(&self, script: &str) -> (SandboxId, Prepared) {
+    pub(crate) async fn start(&self, script: &str) -> (SandboxId, HostPlaces) {
         let id = SandboxId::generate();
-        let prepared = self.provider.prepare(&id).await.unwrap();
+        let prepared = self
+            .provider
+            .create(&id, &sunaba_sandbox::CreateRequest::default())
+            .await
+            .unwrap()
+            .here()
+            .unwrap();
         self.provider.start(&id, shell(script)).await.unwrap();
         (id, prepared)
     }
@@ -74,8 +80,8 @@ pub(crate) fn provider_in(dir: &Path) -> LocalProvider {
 pub(crate) fn shell(script: &str) -> StartRequest {
     StartRequest {
         env: BTreeMap::from([("GREETING".to_owned(), "hello".to_owned())]),
-        binds: Vec::new(),
         command: vec!["/bin/sh".to_owned(), "-c".to_owned(), script.to_owned()],
+        ..StartRequest::default()
     }
 }
 

@@ -30,7 +30,7 @@ fn request(origin: &std::path::Path) -> StartRequest {
     }
     let bind =
         Bind { source: origin.to_str().unwrap().to_owned(), target: "/origin.git".into(), writable: true };
-    StartRequest { env, binds: vec![bind], command: Vec::new() }
+    StartRequest { env, binds: vec![bind], ..StartRequest::default() }
 }
 
 #[tokio::test]
@@ -41,7 +41,8 @@ async fn works_behind_the_bridge_and_stays_small() {
     turns.push(Turn::Say("done".to_owned()));
     let server = Server::new(turns);
     let id = SandboxId::generate();
-    let prepared = host.provider.prepare(&id).await.unwrap();
+    let prepared =
+        host.provider.create(&id, &sunaba_sandbox::CreateRequest::default()).await.unwrap().here().unwrap();
     let origin = host.dir.path().join("origin.git");
     git(host.dir.path(), &["init", "--quiet", "--bare", origin.to_str().unwrap()]);
     clone_into(&prepared.workspace, std::path::Path::new("/origin.git"));
@@ -52,7 +53,7 @@ async fn works_behind_the_bridge_and_stays_small() {
 
     until("the agent is at its last command", || prepared.workspace.join("measure").exists()).await;
     until("a thousand events are sent", || server.state().events.len() >= 1000).await;
-    let Status::Running(held) = host.provider.status(&id).await.unwrap() else { panic!("it runs") };
+    let held = host.provider.held(&id).await.unwrap().expect("it runs");
     let sizes: Vec<_> = process::of_sandbox(Some(held.pid_namespace), None)
         .into_iter()
         .filter_map(|pid| Some((part(pid)?, pss_kib(pid))))
@@ -93,7 +94,8 @@ async fn a_server_that_comes_late_and_goes_away_is_not_noticed_inside() {
         Turn::Say("done".to_owned()),
     ]);
     let id = SandboxId::generate();
-    let prepared = host.provider.prepare(&id).await.unwrap();
+    let prepared =
+        host.provider.create(&id, &sunaba_sandbox::CreateRequest::default()).await.unwrap().here().unwrap();
     let origin = host.dir.path().join("origin.git");
     git(host.dir.path(), &["init", "--quiet", "--bare", origin.to_str().unwrap()]);
     clone_into(&prepared.workspace, std::path::Path::new("/origin.git"));
@@ -107,7 +109,7 @@ async fn a_server_that_comes_late_and_goes_away_is_not_noticed_inside() {
     std::fs::remove_file(&door).unwrap();
     server.listen_at(&door);
     // The bridge too is killed, and started again by the guest.
-    let Status::Running(held) = host.provider.status(&id).await.unwrap() else { panic!("it runs") };
+    let held = host.provider.held(&id).await.unwrap().expect("it runs");
     let bridge = process::of_sandbox(Some(held.pid_namespace), None)
         .into_iter()
         .find(|pid| part(*pid).as_deref() == Some("bridge"))

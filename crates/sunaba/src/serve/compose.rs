@@ -194,7 +194,7 @@ fn orchestrator_settings(config: &Config, git_root: PathBuf) -> sunaba_orchestra
 /// Says what this host can enforce; a host that cannot isolate still serves sandboxes of others.
 async fn say_isolation(provider: &dyn Provider) {
     match provider.isolation().await {
-        Ok(isolation) => tracing::info!(level = %isolation.level, "local sandboxes can be isolated"),
+        Ok(isolation) => tracing::info!(level = %isolation.level(), "local sandboxes can be isolated"),
         Err(error) => tracing::warn!(%error, "local sandboxes cannot be started on this host"),
     }
 }

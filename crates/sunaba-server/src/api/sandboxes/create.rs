@@ -84,6 +84,7 @@ pub(crate) async fn create(
         model,
         prompt: wanted.prompt.unwrap_or(task.description),
         resources: wanted.resources,
+        terms: sunaba_types::Terms::default(),
     };
     created(&SandboxView::from(state.store().create_sandbox(sandbox).await?))
 }

@@ -1,0 +1,118 @@
+//! What model calls cost: reserved before a call, settled after it, summed per sandbox, task and project.
+//!
+//! A reservation is durable before the call is made and counts in full until it is
+//! settled, so that a server that dies in the middle of a call has spent it.
+//! Amounts are millionths of a US dollar.
+
+use async_trait::async_trait;
+use sunaba_types::{CallId, ProjectId, SandboxId, TaskId, Timestamp};
+
+use crate::Result;
+
+/// Room for one call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reserve {
+    /// Who calls.
+    pub sandbox_id: SandboxId,
+    /// The attempt its token is bound to; compared in the same transaction.
+    pub attempt: i64,
+    /// How the call is worded.
+    pub dialect: String,
+    /// Which model it asks.
+    pub model: String,
+    /// Less than this is of no use to the call.
+    pub least_micros: i64,
+    /// The call never costs more than this.
+    pub most_micros: i64,
+}
+
+/// Room that was granted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reserved {
+    /// The call, to be settled.
+    pub id: CallId,
+    /// How much is reserved: at least the least, at most the most.
+    pub micros: i64,
+    /// What is left besides under the tightest cap; `None` without any.
+    pub left_micros: Option<i64>,
+}
+
+/// What a call turned out to cost.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Settlement {
+    /// What it cost.
+    pub cost_micros: i64,
+    /// Input tokens, without those of the cache.
+    pub input_tokens: i64,
+    /// Output tokens.
+    pub output_tokens: i64,
+    /// Input tokens read from the cache.
+    pub cache_read_tokens: i64,
+    /// Input tokens written to the cache.
+    pub cache_write_tokens: i64,
+    /// How it was known: `usage`, `bytes`, `reservation`, `not_sent`.
+    pub known_by: String,
+}
+
+/// A call that was reserved and not settled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenCall {
+    /// The call.
+    pub id: CallId,
+    /// Who calls.
+    pub sandbox_id: SandboxId,
+    /// How the call is worded.
+    pub dialect: String,
+    /// Which model it asks.
+    pub model: String,
+    /// How much is reserved.
+    pub micros: i64,
+    /// Since when.
+    pub created_at: Timestamp,
+}
+
+/// Whose spending is summed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Spender {
+    /// One sandbox.
+    Sandbox(SandboxId),
+    /// One task, all its attempts.
+    Task(TaskId),
+    /// One project.
+    Project(ProjectId),
+}
+
+/// A sum of model calls.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Spending {
+    /// Settled calls.
+    pub calls: i64,
+    /// Reserved and not settled, in millionths of a dollar.
+    pub reserved_micros: i64,
+    /// Settled, in millionths of a dollar.
+    pub cost_micros: i64,
+    /// Input tokens, without those of the cache.
+    pub input_tokens: i64,
+    /// Output tokens.
+    pub output_tokens: i64,
+    /// Input tokens read from the cache.
+    pub cache_read_tokens: i64,
+    /// Input tokens written to the cache.
+    pub cache_write_tokens: i64,
+}
+
+/// Reservations, settlements and their sums.
+#[async_trait]
+pub trait SpendingStore {
+    /// Reserves between the least and the most under every cap that applies: the sandbox's `budget_usd` over
+    /// all attempts of its task (or itself, without a task) and the project's `total_budget_usd`.
+    /// [`crate::Error::Full`] (`budget_exhausted`) names the cap that has no room; a superseded attempt is a
+    /// conflict (`attempt_superseded`), an ended sandbox one too (`sandbox_ended`).
+    async fn reserve_call(&self, reserve: Reserve) -> Result<Reserved>;
+    /// Replaces the reservation by what the call cost. Settling again changes nothing and answers `false`.
+    async fn settle_call(&self, id: &CallId, settlement: Settlement) -> Result<bool>;
+    /// Every call that is reserved and not settled.
+    async fn open_calls(&self) -> Result<Vec<OpenCall>>;
+    /// The sum for one of them.
+    async fn spending(&self, of: &Spender) -> Result<Spending>;
+}
