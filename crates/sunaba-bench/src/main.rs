@@ -3,15 +3,19 @@
 //!
 //! `make bench` builds the release binaries and prints a table. Machines are
 //! noisy: read the ratios, not the figures. With the name of a part (`start`,
-//! `ingest`, `fanout`, `messages`, `pages`) only that part is measured.
+//! `alive`, `gateway`, `ingest`, `fanout`, `messages`, `pages`) only that part is measured.
 
+mod alive;
 mod bare;
 mod client;
+mod docker;
 mod fanout;
 mod frames;
+mod gateway;
 mod ingest;
 mod messages;
 mod pages;
+mod sandboxes;
 mod server;
 mod sqlite;
 mod start;
@@ -34,6 +38,12 @@ async fn measure() -> anyhow::Result<Table> {
     let mut table = Table::default();
     if wanted("start") {
         start::measure(&mut table).await?;
+    }
+    if wanted("alive") {
+        alive::measure(&mut table).await?;
+    }
+    if wanted("gateway") {
+        gateway::measure(&mut table).await?;
     }
     if wanted("ingest") {
         ingest::measure(&mut table).await?;

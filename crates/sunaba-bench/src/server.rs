@@ -28,7 +28,17 @@ impl Server {
         Self::start_with(&["--auth", "off"]).await
     }
 
+    /// Starts one whose gateway sends model calls to `upstream`.
+    pub(crate) async fn start_with_model_at(upstream: &str) -> anyhow::Result<Self> {
+        let env = [("ANTHROPIC_BASE_URL", upstream), ("ANTHROPIC_API_KEY", "not-a-key")];
+        Self::start_in(&[], &env).await
+    }
+
     async fn start_with(arguments: &[&str]) -> anyhow::Result<Self> {
+        Self::start_in(arguments, &[]).await
+    }
+
+    async fn start_in(arguments: &[&str], env: &[(&str, &str)]) -> anyhow::Result<Self> {
         let data = tempfile::tempdir()?;
         let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let authority = format!("127.0.0.1:{port}");
@@ -38,6 +48,7 @@ impl Server {
             .arg(data.path())
             .args(arguments)
             .env("RUST_LOG", "warn")
+            .envs(env.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(std::fs::File::create(data.path().join("bench.log"))?)
@@ -69,6 +80,11 @@ impl Server {
 
     pub(crate) async fn connect(&self) -> anyhow::Result<crate::client::Connection> {
         crate::client::Connection::open(&self.authority, &self.token).await
+    }
+
+    /// Where it keeps everything.
+    pub(crate) fn data_directory(&self) -> PathBuf {
+        self.data.path().to_owned()
     }
 
     /// Resident memory in MiB.

@@ -5,9 +5,10 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::client::Connection;
+use crate::docker;
+use crate::sandboxes::{post, small_repository, wait_for, wait_for_end};
 use crate::server::Server;
 use crate::table::{Delays, Table};
 
@@ -28,11 +29,15 @@ pub(crate) async fn measure(table: &mut Table) -> anyhow::Result<()> {
     table.row("server idle, resident", format!("{:.1} MiB", server.resident_mib()?), "wanted ≤ 40 MiB");
 
     let mut bare = bare_bubblewrap()?;
+    let container = match docker::run_nothing(SANDBOXES / 2) {
+        Ok(mut delays) => format!("`docker run` p50 {:.1} ms", delays.quantile_ms(0.5)),
+        Err(error) => format!("`docker run` not measured: {error:#}"),
+    };
     let mut started = sandboxes(&server).await?;
     table.row(
         "local sandbox, request to the worker's first event (clone of a small repository included)",
         started.describe(),
-        format!("wanted p50 ≤ 100 ms; bare bubblewrap p50 {:.1} ms", bare.quantile_ms(0.5)),
+        format!("wanted p50 ≤ 100 ms; bare bubblewrap p50 {:.1} ms; {container}", bare.quantile_ms(0.5)),
     );
     Ok(())
 }
@@ -70,59 +75,4 @@ async fn sandboxes(server: &Server) -> anyhow::Result<Delays> {
         wait_for_end(&mut connection, &id).await?;
     }
     Ok(delays)
-}
-
-async fn post(connection: &mut Connection, path: &str, body: &Value) -> anyhow::Result<Value> {
-    Ok(serde_json::from_slice(&connection.post(path, body.to_string()).await?)?)
-}
-
-async fn wait_for(connection: &mut Connection, id: &str, event_type: &str) -> anyhow::Result<Instant> {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while Instant::now() < deadline {
-        let page =
-            connection.get(&format!("/api/v1/sandboxes/{id}/events?limit=1&event_type={event_type}")).await?;
-        let page: Value = serde_json::from_slice(&page)?;
-        if page["total_count"].as_i64().unwrap_or(0) > 0 {
-            return Ok(Instant::now());
-        }
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    anyhow::bail!("{id}: no {event_type} within 20 s")
-}
-
-async fn wait_for_end(connection: &mut Connection, id: &str) -> anyhow::Result<()> {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while Instant::now() < deadline {
-        let sandbox: Value =
-            serde_json::from_slice(&connection.get(&format!("/api/v1/sandboxes/{id}")).await?)?;
-        match sandbox["state"].as_str() {
-            Some("completed") => return Ok(()),
-            Some("failed" | "cancelled") => anyhow::bail!("{sandbox}"),
-            _ => tokio::time::sleep(Duration::from_millis(10)).await,
-        }
-    }
-    anyhow::bail!("{id} did not end within 30 s")
-}
-
-fn small_repository() -> anyhow::Result<tempfile::TempDir> {
-    let directory = tempfile::tempdir()?;
-    std::fs::write(directory.path().join("README.md"), "# bench\n")?;
-    for arguments in [
-        &["init", "--quiet", "-b", "main"][..],
-        &["add", "."],
-        &[
-            "-c",
-            "user.name=bench",
-            "-c",
-            "user.email=bench@sunaba.invalid",
-            "commit",
-            "--quiet",
-            "-m",
-            "start",
-        ],
-    ] {
-        let status = Command::new("git").arg("-C").arg(directory.path()).args(arguments).status()?;
-        ensure!(status.success(), "git {arguments:?}: {status}");
-    }
-    Ok(directory)
 }
