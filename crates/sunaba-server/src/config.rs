@@ -101,6 +101,12 @@ pub struct ServerConfig {
     pub default_model: String,
     /// What a sandbox may use when its request does not say.
     pub default_resources: sunaba_types::Resources,
+    /// The least isolation a sandbox accepts when neither request nor project says.
+    pub default_isolation: sunaba_types::IsolationWanted,
+    /// What a task may spend on models when neither request nor project says; none means no bound.
+    pub default_budget_usd: Option<f64>,
+    /// How long a sandbox may run when its request does not say; none means no bound.
+    pub default_timeout_seconds: Option<i64>,
     /// Directories that no sandbox may be shown any part of (the data directory).
     pub protected_paths: Vec<PathBuf>,
     /// How much one token may ask for.
@@ -120,6 +126,9 @@ impl Default for ServerConfig {
             runtimes: vec!["native".to_owned()],
             default_model: "script:default".to_owned(),
             default_resources: sunaba_types::Resources::default(),
+            default_isolation: sunaba_types::IsolationWanted::Sampled,
+            default_budget_usd: None,
+            default_timeout_seconds: None,
             protected_paths: Vec::new(),
             limits: Limits::default(),
             live: LiveLimits::default(),

@@ -20,6 +20,7 @@ mod layers;
 mod liveness;
 mod openapi;
 mod problem;
+mod providers;
 mod router;
 mod serve;
 mod sources;
@@ -28,7 +29,7 @@ pub mod telemetry;
 
 pub use blobs::{BlobError, BlobFiles};
 pub use config::{AuthMode, Limits, LiveLimits, ServerConfig};
-pub use doors::Doors;
+pub use doors::{BoxedStream, ByteStream, Doors, StreamHandler};
 pub use extract::list::{parse_cursor, parse_position};
 pub use hub::{Filters, Hub};
 pub use layers::token_path;
@@ -36,5 +37,7 @@ pub use openapi::document as openapi_document;
 pub use problem::{ApiError, FieldError, Problem};
 pub use router::app;
 pub use serve::serve;
-pub use sources::{DiffSource, LogSource, ReadyCheck, SourceError};
+pub use sources::{
+    DiffSource, LiveUsage, LogSource, ProviderReport, ProviderReports, ReadyCheck, SourceError,
+};
 pub use state::{AppState, Parts};

@@ -1,8 +1,9 @@
-//! What the server shows and others hold: diffs, raw output, readiness of parts.
+//! What the server shows and others hold: diffs, raw output, what providers can do, readiness of parts.
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use sunaba_types::Sandbox;
+use sunaba_types::shim::ResourceUse;
+use sunaba_types::{Finding, Isolation, Resources, Sandbox};
 
 /// Why a source gave nothing.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +28,35 @@ pub trait DiffSource: Send + Sync + std::fmt::Debug {
 pub trait LogSource: Send + Sync + std::fmt::Debug {
     /// The last `max_bytes` of the raw output.
     async fn raw_output(&self, sandbox: &Sandbox, max_bytes: u64) -> Result<Bytes, SourceError>;
+}
+
+/// What one provider can do here.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProviderReport {
+    /// Its name, as requests give it.
+    pub name: String,
+    /// Whether it can make sandboxes now.
+    pub available: bool,
+    /// What it enforces; none when that is not known or it cannot make a sandbox at all.
+    pub isolation: Option<Isolation>,
+    /// The most one sandbox can ever be given; none when that is not known.
+    pub capacity: Option<Resources>,
+    /// What was looked at.
+    pub findings: Vec<Finding>,
+}
+
+/// Tells what the providers can do. Asked at most every few seconds: the server remembers the answer.
+#[async_trait]
+pub trait ProviderReports: Send + Sync + std::fmt::Debug {
+    /// One report for each provider.
+    async fn report(&self) -> Vec<ProviderReport>;
+}
+
+/// Tells what a running sandbox uses.
+#[async_trait]
+pub trait LiveUsage: Send + Sync + std::fmt::Debug {
+    /// What it uses now.
+    async fn usage(&self, sandbox: &Sandbox) -> Result<ResourceUse, SourceError>;
 }
 
 /// A part that must be ready before the server is.

@@ -4,6 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use metrics_exporter_prometheus::PrometheusHandle;
+use sunaba_secrets::Secrets;
 use sunaba_store::Store;
 use sunaba_types::Clock;
 use tokio_util::sync::CancellationToken;
@@ -13,7 +14,8 @@ use crate::auth::TokenCache;
 use crate::extract::BodyBudget;
 use crate::layers::rate::RateLimits;
 use crate::liveness::Liveness;
-use crate::{BlobFiles, DiffSource, Hub, LogSource, ReadyCheck, ServerConfig};
+use crate::providers::Providers;
+use crate::{BlobFiles, DiffSource, Hub, LiveUsage, LogSource, ProviderReports, ReadyCheck, ServerConfig};
 
 /// What a server is composed of.
 #[derive(Debug)]
@@ -30,6 +32,12 @@ pub struct Parts {
     pub diffs: Option<Arc<dyn DiffSource>>,
     /// What sandboxes printed; none when this node holds no sandboxes.
     pub logs: Option<Arc<dyn LogSource>>,
+    /// What running sandboxes use; none when this node holds no sandboxes.
+    pub usage: Option<Arc<dyn LiveUsage>>,
+    /// What providers can do; without it nothing but their names is checked.
+    pub providers: Option<Arc<dyn ProviderReports>>,
+    /// Where projects' secrets are kept; without it they can be neither set nor used.
+    pub secrets: Option<Secrets>,
     /// Parts that `/readyz` asks besides the store and the feed.
     pub ready_checks: Vec<Arc<dyn ReadyCheck>>,
     /// Numbers for `/metrics`; see [`crate::telemetry::install`].
@@ -54,6 +62,9 @@ impl Parts {
             config,
             diffs: None,
             logs: None,
+            usage: None,
+            providers: None,
+            secrets: None,
             ready_checks: Vec::new(),
             metrics: None,
             shutdown,
@@ -76,6 +87,7 @@ pub struct Inner {
     pub(crate) rates: RateLimits,
     pub(crate) bodies: BodyBudget,
     pub(crate) liveness: Liveness,
+    pub(crate) providers: Providers,
     pub(crate) tasks: TaskTracker,
 }
 
@@ -89,6 +101,7 @@ impl AppState {
             rates: RateLimits::new(parts.config.limits),
             bodies: BodyBudget::new(parts.config.limits.body_bytes),
             liveness: Liveness::new(Arc::clone(&parts.store), Arc::clone(&parts.clock)),
+            providers: Providers::new(parts.providers.clone()),
             tasks: TaskTracker::new(),
             parts,
         }))
