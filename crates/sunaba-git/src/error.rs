@@ -54,6 +54,24 @@ pub enum Error {
         /// What git printed.
         stderr: String,
     },
+    /// A source elsewhere could not be fetched.
+    #[error("the repository {url} cannot be fetched; {} (git: {stderr})", .problem.advice())]
+    CannotFetch {
+        /// Where it is, without any credential.
+        url: String,
+        /// Which kind of trouble it made.
+        problem: crate::FetchProblem,
+        /// What git printed.
+        stderr: String,
+    },
+    /// A file of a commit is larger than may be read.
+    #[error("{path} is larger than {max_bytes} bytes")]
+    TooLarge {
+        /// Which.
+        path: String,
+        /// The bound.
+        max_bytes: u64,
+    },
     /// The system said no.
     #[error("{what}")]
     Io {

@@ -9,7 +9,9 @@
 //! Nothing here writes a credential to a file or touches a person's work tree.
 
 mod command;
+mod credential;
 mod error;
+mod fetching;
 mod locks;
 mod mirror;
 mod names;
@@ -20,9 +22,12 @@ mod report;
 mod running;
 mod serve;
 mod stale;
+mod tree;
 mod workspace;
 
+pub use credential::Credential;
 pub use error::{Error, Result};
+pub use fetching::FetchProblem;
 pub use locks::ProjectLocks;
 pub use mirror::{ChangedFile, Commit, DIFF_MAX_BYTES, Mirror};
 pub use names::{slug, validate_branch_name};
@@ -33,4 +38,5 @@ pub use publish::{Published, publish_branch};
 pub use repo::Repo;
 pub use report::{RefReport, read_report, refusal_report};
 pub use serve::Service;
+pub use tree::TreeFile;
 pub use workspace::{WorkspaceSpec, chown_tree, prepare_workspace};

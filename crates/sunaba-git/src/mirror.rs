@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use crate::command::{Git, LONG, Owner, absolute};
 use crate::names::{candidates, clash};
-use crate::{Error, Repo, Result, stale, validate_branch_name};
+use crate::{Credential, Error, Repo, Result, fetching, stale, validate_branch_name};
 
 /// The most that [`Mirror::diff`] gives.
 pub const DIFF_MAX_BYTES: u64 = 4 * 1024 * 1024;
@@ -61,6 +61,7 @@ pub struct ChangedFile {
 pub struct Mirror {
     dir: PathBuf,
     source: Option<String>,
+    credential: Option<Credential>,
 }
 
 impl Mirror {
@@ -75,14 +76,20 @@ impl Mirror {
         } else {
             Self::make(&dir, source).await?;
         }
-        Ok(Self { dir, source: Some(source.to_owned()) })
+        Ok(Self { dir, source: Some(source.to_owned()), credential: None })
+    }
+
+    /// The same, with what opens a private source. It is kept in memory and lent to the git that fetches.
+    pub fn with_credential(mut self, credential: Option<Credential>) -> Self {
+        self.credential = credential;
+        self
     }
 
     /// Opens a mirror that exists, to read from it and to serve it.
     pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
         let dir = absolute(dir.as_ref())?;
         if dir.join("HEAD").exists() {
-            Ok(Self { dir, source: None })
+            Ok(Self { dir, source: None, credential: None })
         } else {
             Err(Error::NotARepository(dir))
         }
@@ -147,13 +154,21 @@ impl Mirror {
             None => (source.clone(), upload_pack(None)),
         };
         stale::clear_locks(&self.dir)?;
-        self.git("fetch")
+        let mut call = self
+            .git("fetch")
             .args(["--quiet", "--no-write-fetch-head", "--no-auto-maintenance", "--update-shallow"])
             .args(["--prune", "--no-tags", "--upload-pack", &upload_pack, "--", &from])
             .args(["+refs/heads/*:refs/remotes/source/*", "+refs/tags/*:refs/tags/*"])
-            .limit(LONG)
-            .bytes()
-            .await?;
+            .limit(LONG);
+        if let Some(credential) = &self.credential {
+            call = credential.lend(call, source);
+        }
+        let fetched = call.bytes().await;
+        if local_path(source).is_none() {
+            fetched.map_err(|error| fetching::explain(source, error))?;
+        } else {
+            fetched?;
+        }
         self.show_source_branches().await
     }
 

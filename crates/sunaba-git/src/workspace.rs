@@ -26,6 +26,8 @@ pub struct WorkspaceSpec<'a> {
     pub remote_url_inside: &'a str,
     /// The user and group that everything is given to.
     pub owner: Option<(u32, u32)>,
+    /// Paths that lie there besides and that nobody means to commit, from the top.
+    pub left_out: &'a [String],
 }
 
 /// Makes a clone of the mirror in an empty or missing directory.
@@ -73,13 +75,29 @@ async fn init(mirror: &Mirror, dir: &Path, spec: WorkspaceSpec<'_>, commit: &str
     settings.push_str(&clone_settings(spec));
     fs::write(&config, settings).map_err(Error::io("writing the clone's settings"))?;
     fs::create_dir_all(dir.join(".git/info"))
-        .and_then(|()| fs::write(dir.join(".git/info/exclude"), EXCLUDED))
+        .and_then(|()| fs::write(dir.join(".git/info/exclude"), excluded(spec.left_out)))
         .map_err(Error::io("writing what the clone leaves out"))?;
     let shallow = mirror.dir().join("shallow");
     if shallow.exists() {
         fs::copy(&shallow, dir.join(".git/shallow")).map_err(Error::io("copying the shallow list"))?;
     }
     Ok(())
+}
+
+/// The patterns of what is left out: each path as it is, whatever letters it holds.
+fn excluded(paths: &[String]) -> String {
+    let mut text = EXCLUDED.to_owned();
+    for path in paths.iter().filter(|path| !path.contains(['\n', '\r'])) {
+        text.push('/');
+        for letter in path.chars() {
+            if "\\*?[]!# ".contains(letter) {
+                text.push('\\');
+            }
+            text.push(letter);
+        }
+        text.push('\n');
+    }
+    text
 }
 
 fn clone_settings(spec: WorkspaceSpec<'_>) -> String {

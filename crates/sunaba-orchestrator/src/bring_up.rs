@@ -66,6 +66,7 @@ async fn start(
         alternates_inside: MIRROR_OBJECTS_INSIDE,
         remote_url_inside: &remote,
         owner: prepared.owner_uid.map(|uid| (uid, uid)),
+        left_out: &[],
     };
     prepare_workspace(&mirror, &prepared.workspace, spec).await?;
     parts.doors.open(&sandbox.id, &prepared.door_dir).await.map_err(Error::Door)?;

@@ -75,6 +75,7 @@ async fn a_workspace_with_borrowed_objects_fetches_and_pushes() {
         alternates_inside: inside.to_str().unwrap(),
         remote_url_inside: &world.git_url(),
         owner: None,
+        left_out: &[],
     };
     prepare_workspace(&world.mirror, &dir, spec).await.unwrap();
     std::os::unix::fs::symlink(world.mirror.objects_dir(), &inside).unwrap();

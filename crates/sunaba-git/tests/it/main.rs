@@ -2,8 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up has failed")]
 
+mod elsewhere;
 mod mirror;
 mod publish;
 mod repo;
 mod support;
+mod tree;
 mod workspace;

@@ -6,7 +6,7 @@ use crate::support::{World, commit, git};
 
 fn spec<'a>(alternates_inside: &'a str, owner: Option<(u32, u32)>) -> WorkspaceSpec<'a> {
     let remote_url_inside = "http://127.0.0.1:3129/gateway/git/p";
-    WorkspaceSpec { branch: "feature/1-x", alternates_inside, remote_url_inside, owner }
+    WorkspaceSpec { branch: "feature/1-x", alternates_inside, remote_url_inside, owner, left_out: &[] }
 }
 
 #[tokio::test]
@@ -78,4 +78,23 @@ async fn what_python_leaves_behind_is_not_committed() {
     }
     git(&dir, &["add", "--all"]);
     assert_eq!(git(&dir, &["diff", "--cached", "--name-only"]), "pkg/a.py");
+}
+
+#[tokio::test]
+async fn what_is_laid_under_the_workspace_is_nothing_to_commit() {
+    let world = World::new();
+    let mirror = world.mirror().await;
+    mirror.create_branch("feature/1-x", "main").await.unwrap();
+    let dir = world.dir.path().join("ws");
+    let left_out = ["node_modules".to_owned(), "odd [a] !name".to_owned()];
+    let objects = mirror.objects_dir();
+    let with = WorkspaceSpec { left_out: &left_out, ..spec(objects.to_str().unwrap(), None) };
+    prepare_workspace(&mirror, &dir, with).await.unwrap();
+    for path in &left_out {
+        std::fs::create_dir(dir.join(path)).unwrap();
+        std::fs::write(dir.join(path).join("file"), "x").unwrap();
+    }
+    std::fs::create_dir_all(dir.join("sub/node_modules")).unwrap();
+    std::fs::write(dir.join("sub/node_modules/mine"), "x").unwrap();
+    assert_eq!(git(&dir, &["status", "--porcelain"]), "?? sub/");
 }
