@@ -1,36 +1,89 @@
-//! A door for each local sandbox: a Unix socket in a directory that is bound into it.
+//! A door for each sandbox: what it says there is known to be its own.
 //!
-//! The same router answers there, with the sandbox's id attached to every
-//! request, so that a token of another sandbox is refused.
+//! For a sandbox on this host the door is a directory that is bound into it,
+//! with a Unix socket for the server's routes and, where there is an egress
+//! proxy, a second one for that. For a sandbox elsewhere the tunnel hands over
+//! its streams one by one. Either way the same router answers, with the
+//! sandbox's id attached to every request, so that a token of another sandbox
+//! is refused; and closing the door ends what runs through it.
 
 use std::collections::HashMap;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
+use async_trait::async_trait;
 use axum::Router;
 use sunaba_types::SandboxId;
-use sunaba_types::shim::DOOR_SOCKET;
+use sunaba_types::shim::{DOOR_SOCKET, EGRESS_SOCKET};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixListener;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::counted::Counted;
 use crate::descriptors;
 use crate::layers::gate::Door;
-use crate::serve::accept_loop;
+use crate::serve::{accept_loop, connection};
+
+/// Most egress connections of one sandbox; each needs a second one to the outside.
+const EGRESS_MOST: usize = 64;
+/// How long a tunnelled stream waits for a place before it is dropped.
+const PLACE_WAIT: Duration = Duration::from_secs(30);
+/// How long closing a door waits for what ran through it.
+const CLOSE_WAIT: Duration = Duration::from_secs(2);
+/// How long to wait after accepting failed (out of file descriptors, for example).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// A connection, whatever carries it.
+pub trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> ByteStream for S {}
+
+/// A connection whose carrier is nobody's concern.
+pub type BoxedStream = Box<dyn ByteStream>;
+
+/// Serves streams that come through a sandbox's door.
+#[async_trait]
+pub trait StreamHandler: std::fmt::Debug + Send + Sync + 'static {
+    /// Serves one stream to its end. Dropping the future ends everything that it began.
+    async fn handle(&self, id: SandboxId, stream: BoxedStream);
+
+    /// The sandbox's door is closed and its streams are over.
+    async fn closed(&self, id: &SandboxId);
+
+    /// All doors are closed for good.
+    async fn drained(&self);
+}
+
+/// What one sandbox's streams share.
+#[derive(Debug)]
+struct Passage {
+    door: Door,
+    gateway_places: Arc<Semaphore>,
+    egress_places: Arc<Semaphore>,
+    /// Cancelled when the door closes.
+    stop: CancellationToken,
+    streams: TaskTracker,
+}
 
 #[derive(Debug)]
 struct Opened {
-    socket: PathBuf,
-    stop: CancellationToken,
+    sockets: Vec<PathBuf>,
+    passage: Arc<Passage>,
 }
 
 /// Opens and closes doors.
 #[derive(Debug, Clone)]
 pub struct Doors {
     router: Router,
+    egress: Option<Arc<dyn StreamHandler>>,
     open: Arc<Mutex<HashMap<SandboxId, Opened>>>,
+    /// Passages in use, also of sandboxes that have no door on this host.
+    passages: Arc<Mutex<HashMap<SandboxId, Weak<Passage>>>>,
     shutdown: CancellationToken,
     tasks: TaskTracker,
 }
@@ -38,40 +91,88 @@ pub struct Doors {
 impl Doors {
     /// Doors to this router; all close with `shutdown`.
     pub fn new(router: Router, shutdown: CancellationToken) -> Self {
-        Self { router, open: Arc::default(), shutdown, tasks: TaskTracker::new() }
+        let tasks = TaskTracker::new();
+        Self { router, egress: None, open: Arc::default(), passages: Arc::default(), shutdown, tasks }
     }
 
-    /// Listens in `door_dir`, on a socket that any user may connect to (the directory is the sandbox's
+    /// Lets sandboxes out through this proxy. Without it there is no second socket.
+    #[must_use]
+    pub fn with_egress(mut self, egress: Arc<dyn StreamHandler>) -> Self {
+        self.egress = Some(egress);
+        self
+    }
+
+    /// Listens in `door_dir`, on sockets that any user may connect to (the directory is the sandbox's
     /// own). A socket left behind by an earlier server is replaced; opening twice is harmless.
     pub async fn open(&self, id: &SandboxId, door_dir: &Path) -> io::Result<()> {
-        let socket = door_dir.join(DOOR_SOCKET);
-        if self.is_open(id, &socket) {
+        let mut sockets = vec![door_dir.join(DOOR_SOCKET)];
+        if self.egress.is_some() {
+            sockets.push(door_dir.join(EGRESS_SOCKET));
+        }
+        if self.is_open(id, &sockets) {
             return Ok(());
         }
         self.close(id).await;
         tokio::fs::create_dir_all(door_dir).await?;
-        match tokio::fs::remove_file(&socket).await {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let listener = bind(&socket)?;
-        tokio::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o666)).await?;
-        let stop = self.shutdown.child_token();
-        let opened = Opened { socket, stop: stop.clone() };
+        let gateway = listen(&door_dir.join(DOOR_SOCKET)).await?;
+        let egress = match &self.egress {
+            Some(handler) => Some((listen(&door_dir.join(EGRESS_SOCKET)).await?, Arc::clone(handler))),
+            None => None,
+        };
+        let passage = self.passage(id);
+        let opened = Opened { sockets, passage: Arc::clone(&passage) };
         self.open.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone(), opened);
-        let (router, door) = (self.router.clone(), Door::of(id.clone()));
+        if let Some((listener, handler)) = egress {
+            let passage = Arc::clone(&passage);
+            self.tasks.spawn(async move { egress_loop(&listener, &passage, &handler).await });
+        }
+        let router = self.router.clone();
         let most = descriptors::door_connections();
-        self.tasks.spawn(async move { accept_loop(&listener, &router, Some(&door), most, &stop).await });
+        self.tasks.spawn(async move {
+            accept_loop(&gateway, &router, Some(&passage.door), most, &passage.stop).await;
+        });
         Ok(())
     }
 
-    /// Stops listening and removes the socket.
+    /// Serves a stream that a sandbox's tunnel carried: the server's routes. Returns when it is over.
+    pub async fn serve_gateway_stream(
+        &self,
+        id: &SandboxId,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    ) {
+        let passage = self.passage(id);
+        let Some(place) = passage.place(&passage.gateway_places).await else { return };
+        let stream = Counted::new(stream, place);
+        let serving =
+            connection(stream, self.router.clone(), Some(passage.door.clone()), passage.stop.clone());
+        passage.streams.track_future(serving).await;
+    }
+
+    /// Serves a stream that a sandbox's tunnel carried: the egress proxy. Returns when it is over.
+    pub async fn serve_egress_stream(
+        &self,
+        id: &SandboxId,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    ) {
+        let Some(handler) = &self.egress else { return };
+        let passage = self.passage(id);
+        let Some(place) = passage.place(&passage.egress_places).await else { return };
+        passage.egress(handler, Box::new(Counted::new(stream, place))).await;
+    }
+
+    /// Stops listening, ends what runs through the door and removes the sockets.
     pub async fn close(&self, id: &SandboxId) {
         let opened = self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
-        if let Some(opened) = opened {
-            opened.stop.cancel();
+        let Some(passage) = self.passages().remove(id).and_then(|passage| passage.upgrade()) else { return };
+        passage.stop.cancel();
+        for socket in opened.into_iter().flat_map(|opened| opened.sockets) {
             // The sandbox's directory may be gone already.
-            let _ = tokio::fs::remove_file(&opened.socket).await;
+            let _ = tokio::fs::remove_file(&socket).await;
+        }
+        passage.streams.close();
+        let _ = timeout(CLOSE_WAIT, passage.streams.wait()).await;
+        if let Some(egress) = &self.egress {
+            egress.closed(id).await;
         }
     }
 
@@ -79,12 +180,99 @@ impl Doors {
     pub async fn drained(&self) {
         self.tasks.close();
         self.tasks.wait().await;
+        if let Some(egress) = &self.egress {
+            egress.drained().await;
+        }
     }
 
-    fn is_open(&self, id: &SandboxId, socket: &Path) -> bool {
+    fn is_open(&self, id: &SandboxId, sockets: &[PathBuf]) -> bool {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.get(id).is_some_and(|opened| opened.socket == socket && socket.exists())
+        open.get(id)
+            .is_some_and(|opened| opened.sockets == sockets && sockets.iter().all(|socket| socket.exists()))
     }
+
+    fn passages(&self) -> MutexGuard<'_, HashMap<SandboxId, Weak<Passage>>> {
+        self.passages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The sandbox's passage; a fresh one when nothing of the sandbox is under way.
+    fn passage(&self, id: &SandboxId) -> Arc<Passage> {
+        let mut passages = self.passages();
+        if let Some(passage) = passages.get(id).and_then(Weak::upgrade) {
+            return passage;
+        }
+        passages.retain(|_, passage| passage.strong_count() > 0);
+        let most = descriptors::door_connections();
+        let passage = Arc::new(Passage {
+            door: Door::of(id.clone()),
+            gateway_places: Arc::new(Semaphore::new(most)),
+            egress_places: Arc::new(Semaphore::new(most.min(EGRESS_MOST))),
+            stop: self.shutdown.child_token(),
+            streams: TaskTracker::new(),
+        });
+        passages.insert(id.clone(), Arc::downgrade(&passage));
+        passage
+    }
+}
+
+impl Passage {
+    /// Waits for a place; none when the door closes or all stay taken.
+    async fn place(&self, places: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+        tokio::select! {
+            () = self.stop.cancelled() => None,
+            place = timeout(PLACE_WAIT, Arc::clone(places).acquire_owned()) => place.ok()?.ok(),
+        }
+    }
+
+    /// Serves one stream until it is over or the door closes.
+    async fn egress(&self, handler: &Arc<dyn StreamHandler>, stream: BoxedStream) {
+        let serving = async {
+            tokio::select! {
+                () = self.stop.cancelled() => {}
+                () = handler.handle(self.door.sandbox_id.clone(), stream) => {}
+            }
+        };
+        self.streams.track_future(serving).await;
+    }
+}
+
+/// Takes egress connections until the door closes; past the sandbox's places, who comes waits in the queue.
+async fn egress_loop(listener: &UnixListener, passage: &Arc<Passage>, handler: &Arc<dyn StreamHandler>) {
+    let connections = TaskTracker::new();
+    loop {
+        let next = async {
+            let place = Arc::clone(&passage.egress_places).acquire_owned().await.map_err(io::Error::other)?;
+            let (stream, _) = listener.accept().await?;
+            Ok::<_, io::Error>(Counted::new(stream, place))
+        };
+        let accepted = tokio::select! {
+            () = passage.stop.cancelled() => break,
+            accepted = next => accepted,
+        };
+        match accepted {
+            Ok(stream) => {
+                let (passage, handler) = (Arc::clone(passage), Arc::clone(handler));
+                connections.spawn(async move { passage.egress(&handler, Box::new(stream)).await });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "could not take an egress connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    connections.close();
+    connections.wait().await;
+}
+
+/// Listens on a socket that any user may connect to, in place of whatever was there.
+async fn listen(socket: &Path) -> io::Result<UnixListener> {
+    match tokio::fs::remove_file(socket).await {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = bind(socket)?;
+    tokio::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o666)).await?;
+    Ok(listener)
 }
 
 /// The longest path a socket address can hold on Linux, without its final NUL.

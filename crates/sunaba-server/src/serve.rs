@@ -101,7 +101,7 @@ pub(crate) async fn accept_loop<L: Accept>(
     }
 }
 
-async fn connection<S>(stream: S, router: Router, door: Option<Door>, stop: CancellationToken)
+pub(crate) async fn connection<S>(stream: S, router: Router, door: Option<Door>, stop: CancellationToken)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {

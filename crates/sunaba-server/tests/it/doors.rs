@@ -130,3 +130,79 @@ async fn a_sandbox_that_dials_without_end_fills_only_its_own_door() {
     drop(held);
     assert_eq!(status(&late.await.expect("the late one is answered")), "200");
 }
+
+/// Answers every stream with its sandbox's id and then says back what it hears; keeps who was closed.
+#[derive(Debug, Default)]
+struct Echo(std::sync::Mutex<Vec<String>>);
+
+#[async_trait::async_trait]
+impl sunaba_server::StreamHandler for Echo {
+    async fn handle(&self, id: sunaba_types::SandboxId, mut stream: sunaba_server::BoxedStream) {
+        stream.write_all(format!("{id}\n").as_bytes()).await.expect("it is taken");
+        let mut piece = [0; 64];
+        while let Ok(length @ 1..) = stream.read(&mut piece).await {
+            stream.write_all(&piece[..length]).await.expect("it is taken");
+        }
+    }
+    async fn closed(&self, id: &sunaba_types::SandboxId) {
+        self.0.lock().unwrap().push(id.to_string());
+    }
+    async fn drained(&self) {
+        self.0.lock().unwrap().push("drained".to_owned());
+    }
+}
+
+#[tokio::test]
+async fn the_way_out_is_beside_the_door_and_closes_with_it() {
+    let app = TestApp::start().await;
+    let work = app.work("p").await;
+    let (id, echo) = (&work.sandbox.id, std::sync::Arc::new(Echo::default()));
+    let stop = CancellationToken::new();
+    let doors = Doors::new(app.router.clone(), stop.clone()).with_egress(echo.clone());
+    let dir = app.path("door");
+    doors.open(id, &dir).await.expect("the door opens");
+    let socket = dir.join("egress.sock");
+    assert_eq!(std::fs::metadata(&socket).expect("the socket is there").permissions().mode() & 0o777, 0o666);
+    let mut stream = UnixStream::connect(&socket).await.expect("the way out is open");
+    let mut line = vec![0; id.as_str().len() + 1];
+    within("the id", stream.read_exact(&mut line)).await.expect("it comes");
+    assert_eq!(line, format!("{id}\n").into_bytes());
+
+    let (mut near, far) = tokio::io::duplex(64);
+    let serving = {
+        let (doors, id) = (doors.clone(), id.clone());
+        tokio::spawn(async move { doors.serve_egress_stream(&id, far).await })
+    };
+    within("the id", near.read_exact(&mut line)).await.expect("a tunnelled stream is served alike");
+    assert_eq!(line, format!("{id}\n").into_bytes());
+
+    doors.close(id).await;
+    assert!(!socket.exists());
+    let ended = within("the end", stream.read(&mut [0; 8])).await;
+    assert!(matches!(ended, Ok(0) | Err(_)), "what runs ends with the door");
+    within("the tunnelled one's end", serving).await.expect("it ends too");
+    assert_eq!(*echo.0.lock().unwrap(), [id.to_string()]);
+    stop.cancel();
+    within("all doors closed", doors.drained()).await;
+    assert_eq!(echo.0.lock().unwrap().last().unwrap(), "drained");
+}
+
+#[tokio::test]
+async fn a_tunnelled_stream_is_as_good_as_a_door() {
+    let app = Setup::default().gateway(gateway()).start().await;
+    let (own, other) = (app.work("own").await, app.work("other").await);
+    let doors = Doors::new(app.router.clone(), CancellationToken::new());
+    for (token, expected) in [(&own.worker.token, "HTTP/1.1 200"), (&other.worker.token, "HTTP/1.1 403")] {
+        let (mut near, far) = tokio::io::duplex(1024);
+        let (doors, id) = (doors.clone(), own.sandbox.id.clone());
+        tokio::spawn(async move { doors.serve_gateway_stream(&id, far).await });
+        let token = token.as_deref().expect("a token");
+        let request = format!(
+            "GET /gateway/anthropic/v1/messages HTTP/1.1\r\nhost: x\r\nconnection: close\r\nauthorization: Bearer {token}\r\n\r\n"
+        );
+        near.write_all(request.as_bytes()).await.expect("it is taken");
+        let mut answer = String::new();
+        within("an answer", near.read_to_string(&mut answer)).await.expect("it comes whole");
+        assert!(answer.starts_with(expected), "{answer}");
+    }
+}

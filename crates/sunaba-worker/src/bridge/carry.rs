@@ -1,20 +1,30 @@
 //! Carries one connection.
 
 use std::io;
-use std::path::Path;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::replay::Memory;
+use super::way::{Line, Outward};
 
 const BUFFER_BYTES: usize = 16 * 1024;
 const PAUSE_FIRST: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
+
 /// Said to a client that was held in vain.
-const GAVE_UP: &[u8] = b"HTTP/1.1 504 Gateway Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+const fn gave_up(line: Line) -> &'static [u8] {
+    match line {
+        Line::Gateway => b"HTTP/1.1 504 Gateway Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+        Line::Egress => {
+            b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nContent-Length: 92\r\n\
+              Retry-After: 30\r\nConnection: close\r\n\r\n\
+              The way out of this sandbox is closed: its server is away. Try again in half a minute or so."
+        }
+    }
+}
 
 /// How a stretch of forwarding ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,9 +36,9 @@ enum End {
 }
 
 /// Carries a connection to its end.
-pub(super) async fn carry(mut client: TcpStream, door: &Path, hold: Duration) {
+pub(super) async fn carry(mut client: TcpStream, way: &impl Outward, line: Line, hold: Duration) {
     let _ = client.set_nodelay(true);
-    let replay = Memory::default();
+    let replay = Memory::of(line);
     // The server is asked for only once there is something to say: a connection that a client
     // opens ahead of time then outlives any number of servers.
     if !read_some(&mut client, &replay).await {
@@ -38,11 +48,11 @@ pub(super) async fn carry(mut client: TcpStream, door: &Path, hold: Duration) {
     loop {
         let since = trouble.get_or_insert_with(|| Trouble::begin(hold));
         let server = tokio::select! {
-            server = since.connect(door) => server,
+            server = since.connect(way, line) => server,
             () = client_leaves(&mut client, &replay) => return,
         };
         let Some(server) = server else {
-            let _ = client.write_all(GAVE_UP).await;
+            let _ = client.write_all(gave_up(line)).await;
             return;
         };
         let mut answered = false;
@@ -70,7 +80,7 @@ impl Trouble {
     }
 
     /// Tries until the server is there; `None` when the time is up.
-    async fn connect(&mut self, door: &Path) -> Option<UnixStream> {
+    async fn connect<W: Outward>(&mut self, way: &W, line: Line) -> Option<W::Stream> {
         loop {
             if self.tried {
                 if Instant::now() + self.pause >= self.deadline {
@@ -80,7 +90,7 @@ impl Trouble {
                 self.pause = (self.pause * 2).min(PAUSE_MAX);
             }
             self.tried = true;
-            if let Ok(Ok(server)) = timeout_at(self.deadline, UnixStream::connect(door)).await {
+            if let Ok(Ok(server)) = timeout_at(self.deadline, way.open(line)).await {
                 return Some(server);
             }
         }
@@ -110,13 +120,18 @@ async fn client_leaves(client: &mut TcpStream, replay: &Memory) {
 }
 
 /// Sends what is remembered and forwards both ways until one side ends.
-async fn exchange(client: &mut TcpStream, server: UnixStream, replay: &Memory, answered: &mut bool) -> End {
+async fn exchange(
+    client: &mut TcpStream,
+    server: impl AsyncRead + AsyncWrite,
+    replay: &Memory,
+    answered: &mut bool,
+) -> End {
     let (mut from_client, mut to_client) = client.split();
-    let (mut from_server, mut to_server) = server.into_split();
-    let again = replay.get().pending().map(<[u8]>::to_vec).unwrap_or_default();
+    let (mut from_server, mut to_server) = tokio::io::split(server);
+    let again = replay.get().unsent().to_vec();
     let up = async {
         // A write that fails is not the end: an answer may be on its way. Reading will tell.
-        if to_server.write_all(&again).await.is_err() {
+        if forward(&mut to_server, &again).await.is_err() {
             std::future::pending::<()>().await;
         }
         drop(again);
@@ -148,7 +163,7 @@ async fn send_up(
             }
             Ok(length) => {
                 replay.get().sent(&buffer[..length]);
-                if to_server.write_all(&buffer[..length]).await.is_err() {
+                if forward(to_server, &buffer[..length]).await.is_err() {
                     return std::future::pending().await;
                 }
             }
@@ -178,7 +193,21 @@ async fn send_down(
     }
 }
 
-async fn forward(to_client: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
-    to_client.write_all(bytes).await?;
-    to_client.flush().await
+async fn forward(to: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
+    to.write_all(bytes).await?;
+    to.flush().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_are_as_long_as_they_say() {
+        for line in [Line::Gateway, Line::Egress] {
+            let text = std::str::from_utf8(gave_up(line)).unwrap();
+            let (head, body) = text.split_once("\r\n\r\n").unwrap();
+            assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())), "{text}");
+        }
+    }
 }

@@ -1,52 +1,88 @@
-//! The one way out of a sandbox: TCP on loopback inside, the server's Unix socket outside.
+//! The one way out of a sandbox: TCP on loopback inside, the server outside.
 //!
-//! It forwards bytes and understands none of them. While the server is away it
-//! holds connections, and it sends again what a client sent if no byte of an
-//! answer has come back, so that a client of a server that restarts sees one good
-//! answer and no error. It does not send again once an answer has begun, for a
-//! client that has stopped sending, or for more than [`REPLAY_MAX_BYTES`].
+//! It has two listening sockets, one for the gateway and one for the egress
+//! proxy. It forwards bytes and understands none of them. While the server is
+//! away it holds connections, and it sends again what a client sent if no byte
+//! of an answer has come back, so that a client of a server that restarts sees
+//! one good answer and no error. It does not send again once an answer has
+//! begun, for a client that has stopped sending, or for more than
+//! [`REPLAY_MAX_BYTES`]; and to the egress proxy only a first request that may
+//! be made twice, because behind it are strangers' servers.
 
 mod carry;
 mod replay;
+mod way;
 
 use std::net::TcpListener as StdTcpListener;
 use std::os::fd::AsFd as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use nix::sys::socket::{getsockopt, sockopt};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 pub use self::replay::REPLAY_MAX_BYTES;
+pub use self::way::{Line, Outward, Sockets};
 
-/// How long a connection is held while the server is away.
+/// How long a connection to the gateway is held while the server is away.
 pub const HOLD: Duration = Duration::from_secs(60 * 60);
-/// Connections at once; more wait in the listening queue.
+/// How long a connection to the egress proxy is: programs that download have little patience themselves.
+pub const EGRESS_HOLD: Duration = Duration::from_secs(30);
+/// Connections at once on each listening socket; more wait in its queue.
 const CONNECTIONS_MAX: usize = 256;
 
 /// Runs until it is killed.
 pub fn run(listen: Option<&str>, door: PathBuf) -> anyhow::Result<()> {
-    let listener = match listen {
+    let gateway = match listen {
         Some(address) => StdTcpListener::bind(address).with_context(|| format!("listen on {address}"))?,
         None => StdTcpListener::from(
             std::io::stdin().as_fd().try_clone_to_owned().context("take the listening socket")?,
         ),
     };
-    listener.set_nonblocking(true)?;
+    let egress = listener_on_stdout().context("take the proxy's listening socket")?;
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("make the runtime")?
-        .block_on(serve(listener, &door, HOLD))
+        .block_on(serve_both(gateway, egress, Sockets::beside(door)))
+}
+
+/// The egress proxy's listening socket, when there is one: the guest hands it over as standard output.
+fn listener_on_stdout() -> anyhow::Result<Option<StdTcpListener>> {
+    let stdout = std::io::stdout();
+    if !getsockopt(&stdout.as_fd(), sockopt::AcceptConn).unwrap_or(false) {
+        return Ok(None);
+    }
+    Ok(Some(StdTcpListener::from(stdout.as_fd().try_clone_to_owned()?)))
+}
+
+/// Serves the gateway's listening socket, and the egress proxy's where there is one, over one way out.
+pub async fn serve_both(
+    gateway: StdTcpListener,
+    egress: Option<StdTcpListener>,
+    way: impl Outward,
+) -> anyhow::Result<()> {
+    let way = Arc::new(way);
+    let gateway = serve(gateway, Arc::clone(&way), Line::Gateway, HOLD);
+    match egress {
+        Some(egress) => tokio::try_join!(gateway, serve(egress, way, Line::Egress, EGRESS_HOLD)).map(|_| ()),
+        None => gateway.await,
+    }
 }
 
 /// Serves a listening socket until the task is dropped.
-pub async fn serve(listener: StdTcpListener, door: &Path, hold: Duration) -> anyhow::Result<()> {
+pub async fn serve(
+    listener: StdTcpListener,
+    way: Arc<impl Outward>,
+    line: Line,
+    hold: Duration,
+) -> anyhow::Result<()> {
+    listener.set_nonblocking(true)?;
     let listener = TcpListener::from_std(listener).context("the listening socket is not one")?;
-    let door: Arc<Path> = Arc::from(door);
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
     loop {
@@ -57,9 +93,9 @@ pub async fn serve(listener: StdTcpListener, door: &Path, hold: Duration) -> any
         };
         match client {
             Ok((client, _)) => {
-                let door = Arc::clone(&door);
+                let way = Arc::clone(&way);
                 connections.spawn(async move {
-                    carry::carry(client, &door, hold).await;
+                    carry::carry(client, &*way, line, hold).await;
                     drop(place);
                 });
             }

@@ -31,8 +31,9 @@ fn bridge(hold: Duration) -> Bridge {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let address = listener.local_addr().unwrap();
-    let to = door.clone();
-    let task = tokio::spawn(async move { bridge::serve(listener, &to, hold).await.unwrap() });
+    let way = std::sync::Arc::new(bridge::Sockets::beside(door.clone()));
+    let task =
+        tokio::spawn(async move { bridge::serve(listener, way, bridge::Line::Gateway, hold).await.unwrap() });
     Bridge { address, door, _dir: dir, task }
 }
 
@@ -189,4 +190,29 @@ async fn large_bodies_pass_both_ways_at_once() {
     timeout(PATIENCE, reader.read_exact(&mut got)).await.unwrap().unwrap();
     assert!(got.iter().all(|byte| *byte == 9));
     drop((sending.await.unwrap().unwrap(), answering.await.unwrap().unwrap()));
+}
+
+#[tokio::test]
+async fn the_egress_line_gives_up_early_and_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let way = std::sync::Arc::new(bridge::Sockets::beside(dir.path().join("gateway.sock")));
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let hold = Duration::from_millis(100);
+    let task = tokio::spawn(bridge::serve(listener, way, bridge::Line::Egress, hold));
+    let mut client = TcpStream::connect(address).await.unwrap();
+    client.write_all(b"CONNECT example.org:443 HTTP/1.1\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    timeout(PATIENCE, client.read_to_string(&mut answer)).await.expect("an answer").unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("its server is away"), "{answer}");
+
+    let door = open(&dir.path().join("egress.sock"));
+    let mut client = TcpStream::connect(address).await.unwrap();
+    client.write_all(b"POST http://example.org/ HTTP/1.1\r\n\r\n").await.unwrap();
+    let mut server = accept(&door).await;
+    read_exactly(&mut server, b"POST http://example.org/ HTTP/1.1\r\n\r\n").await;
+    drop(server);
+    let ended = timeout(PATIENCE, client.read(&mut [0; 8])).await.expect("no second try");
+    assert!(matches!(ended, Ok(0) | Err(_)), "a POST is not made twice");
+    task.abort();
 }
