@@ -44,6 +44,21 @@ pub fn children(parent: i32) -> Vec<i32> {
     all().into_iter().filter(|pid| parent_of(*pid) == Some(parent)).collect()
 }
 
+/// Everything alive that a process started, itself or through others.
+pub fn descendants(ancestor: i32) -> Vec<i32> {
+    let parents: Vec<(i32, i32)> = all().into_iter().filter_map(|pid| Some((pid, parent_of(pid)?))).collect();
+    let mut found = vec![ancestor];
+    let mut next = 0;
+    while let Some(parent) = found.get(next).copied() {
+        // A pid is listed once and its own ancestor never: this ends.
+        found.extend(
+            parents.iter().filter(|(pid, of)| *of == parent && *pid != ancestor).map(|(pid, _)| *pid),
+        );
+        next += 1;
+    }
+    found.into_iter().skip(1).filter(|pid| start_time(*pid).is_some()).collect()
+}
+
 /// Living processes that belong to a sandbox: in its pid namespace, or of its own host user.
 ///
 /// Callers kill what they are given, so whatever could name others than one sandbox counts for nothing: the

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use sunaba_types::shim::{BRIDGE_ADDRESS, DOOR_DIR_INSIDE, DOOR_SOCKET};
+use sunaba_types::shim::{DOOR_DIR_INSIDE, DOOR_SOCKET};
 use sunaba_worker::{bridge, guest, launch, shim, work};
 
 #[derive(Debug, Parser)]
@@ -38,6 +38,12 @@ enum Part {
         #[arg(last = true, required = true)]
         command: Vec<String>,
     },
+    /// Run one more command as the head of everything it starts (started by the guest)
+    Hold {
+        /// The program and its arguments
+        #[arg(last = true, required = true)]
+        command: Vec<String>,
+    },
     /// Carry connections to the server and hold them while it is away
     Bridge {
         /// Where to listen; without it the listening socket is standard input
@@ -62,7 +68,8 @@ fn main() -> ExitCode {
     let result = match part {
         Part::Shim { dir } => shim::run(&dir).map(|()| ExitCode::SUCCESS),
         Part::Launch { dir, info_fd } => launch::run(&dir, info_fd).map(|never| match never {}),
-        Part::Guest { command } => guest::run(&command, BRIDGE_ADDRESS),
+        Part::Guest { command } => guest::run(&command),
+        Part::Hold { command } => guest::hold(&command),
         Part::Bridge { listen, door } => bridge::run(listen.as_deref(), door).map(|()| ExitCode::SUCCESS),
         Part::Work => work::run(),
     };

@@ -12,7 +12,7 @@ use nix::unistd::pipe2;
 use serde::Deserialize;
 use sunaba_sandbox::process;
 use sunaba_types::shim::{Exit, HELD_FILE, Held, Spec};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe::Receiver;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -25,7 +25,7 @@ use super::control::Order;
 use super::ending::{self, Evidence};
 use super::output::{self, Keeper};
 use super::{Stage, write_whole};
-use crate::guest::{TERMINATE, Word};
+use crate::guest::{Order as GuestOrder, Word, send_order};
 
 /// How long the last words may take after the last process is gone.
 const DRAIN: Duration = Duration::from_secs(1);
@@ -88,7 +88,7 @@ pub(super) async fn run(
             Some(order) = orders.recv() => match order {
                 Order::Kill => known.kill(),
                 Order::Terminate => {
-                    let _ = running.to_guest.write_all(TERMINATE).await;
+                    let _ = send_order(&running.to_guest, &GuestOrder::Terminate, &[]).await;
                 }
             },
             _ = told.recv() => known.kill(),
@@ -185,7 +185,7 @@ impl Known {
         match serde_json::from_str(line) {
             Ok(Word::Began) => self.began = true,
             Ok(word @ Word::Exited { .. }) if self.word.is_none() => self.word = Some(word),
-            Ok(Word::Exited { .. }) | Err(_) => {}
+            Ok(Word::Exited { .. } | Word::ExecExited { .. }) | Err(_) => {}
         }
     }
 

@@ -4,6 +4,7 @@
 
 mod adoption;
 mod bridge;
+mod guest;
 mod isolation;
 mod lifecycle;
 mod server;
