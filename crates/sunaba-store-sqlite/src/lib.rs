@@ -18,6 +18,7 @@ mod rows;
 mod secrets;
 mod settings;
 mod spending;
+mod standing;
 mod tokens;
 mod unit;
 mod writer;

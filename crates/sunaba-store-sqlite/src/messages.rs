@@ -5,7 +5,7 @@
 
 use async_trait::async_trait;
 use serde_json::json;
-use sunaba_store::{Error, MessageStore, Queued, Result, TakeMode};
+use sunaba_store::{Error, MessageStore, Queued, Result, TakeMode, Writer};
 use sunaba_types::limits::{MESSAGE_REDELIVERY_SECONDS, MESSAGES_MAX_WAITING};
 use sunaba_types::{
     Message, MessageId, MessageState, MessageType, NewMessage, ProjectId, SandboxId, Timestamp,
@@ -163,6 +163,7 @@ async fn insert(unit: &mut Unit, new: &NewMessage) -> Result<Message, Fault> {
 
 struct Take {
     sandbox_id: SandboxId,
+    by: Writer,
     mode: TakeMode,
 }
 
@@ -171,7 +172,7 @@ impl Command for Take {
     type Output = Vec<Message>;
 
     async fn run(&self, unit: &mut Unit) -> Result<Vec<Message>, Fault> {
-        let project_id = unit.get_sandbox(&self.sandbox_id).await?.row.project_id.clone();
+        let project_id = unit.standing_sandbox(&self.sandbox_id, self.by).await?.row.project_id.clone();
         let key = self.sandbox_id.as_str();
         let now = unit.now();
         let via = acknowledge(unit, key, &self.mode, now.as_microsecond()).await?;
@@ -181,23 +182,27 @@ impl Command for Take {
 }
 
 /// Acknowledges what earlier legacy polls took and shows what is to be taken next.
-struct Offer(SandboxId);
+struct Offer {
+    sandbox_id: SandboxId,
+    by: Writer,
+}
 
 #[async_trait]
 impl Command for Offer {
     type Output = Vec<Message>;
 
     async fn run(&self, unit: &mut Unit) -> Result<Vec<Message>, Fault> {
-        unit.get_sandbox(&self.0).await?;
-        let now = unit.now().as_microsecond();
-        acknowledge(unit, self.0.as_str(), &TakeMode::Legacy, now).await?;
-        deliverable(unit, self.0.as_str()).await
+        unit.standing_sandbox(&self.sandbox_id, self.by).await?;
+        let (key, now) = (self.sandbox_id.as_str(), unit.now().as_microsecond());
+        acknowledge(unit, key, &TakeMode::Legacy, now).await?;
+        deliverable(unit, key).await
     }
 }
 
 /// Records that a legacy poll has taken what it was shown.
 struct HandOver {
     sandbox_id: SandboxId,
+    by: Writer,
     ids: Vec<MessageId>,
 }
 
@@ -206,7 +211,7 @@ impl Command for HandOver {
     type Output = ();
 
     async fn run(&self, unit: &mut Unit) -> Result<(), Fault> {
-        let project_id = unit.get_sandbox(&self.sandbox_id).await?.row.project_id.clone();
+        let project_id = unit.standing_sandbox(&self.sandbox_id, self.by).await?.row.project_id.clone();
         let (key, ids) = (self.sandbox_id.as_str(), list(self.ids.iter().map(MessageId::as_str)));
         let rows = message_query!(
             "WHERE m.sandbox_id = ?1 AND m.state IN ('queued', 'handed_over') AND m.acknowledged_at IS NULL
@@ -362,22 +367,29 @@ impl MessageStore for SqliteStore {
         self.writer.run(QueueMessage(message)).await
     }
 
-    async fn take_messages(&self, sandbox_id: &SandboxId, mode: TakeMode) -> Result<Vec<Message>> {
+    async fn take_messages(
+        &self,
+        sandbox_id: &SandboxId,
+        by: Writer,
+        mode: TakeMode,
+    ) -> Result<Vec<Message>> {
         if !self.take_would_write(sandbox_id.as_str(), &mode).await? {
+            self.read_standing(sandbox_id, by).await?;
             return Ok(Vec::new());
         }
-        self.writer.run(Take { sandbox_id: sandbox_id.clone(), mode }).await
+        self.writer.run(Take { sandbox_id: sandbox_id.clone(), by, mode }).await
     }
 
-    async fn offer_messages(&self, sandbox_id: &SandboxId) -> Result<Vec<Message>> {
+    async fn offer_messages(&self, sandbox_id: &SandboxId, by: Writer) -> Result<Vec<Message>> {
         if !self.take_would_write(sandbox_id.as_str(), &TakeMode::Legacy).await? {
+            self.read_standing(sandbox_id, by).await?;
             return Ok(Vec::new());
         }
-        self.writer.run(Offer(sandbox_id.clone())).await
+        self.writer.run(Offer { sandbox_id: sandbox_id.clone(), by }).await
     }
 
-    async fn hand_over(&self, sandbox_id: &SandboxId, ids: Vec<MessageId>) -> Result<()> {
-        self.writer.run(HandOver { sandbox_id: sandbox_id.clone(), ids }).await
+    async fn hand_over(&self, sandbox_id: &SandboxId, by: Writer, ids: Vec<MessageId>) -> Result<()> {
+        self.writer.run(HandOver { sandbox_id: sandbox_id.clone(), by, ids }).await
     }
 
     async fn peek_messages(&self, sandbox_id: &SandboxId) -> Result<Vec<Message>> {

@@ -3,15 +3,35 @@
 
 use async_trait::async_trait;
 use sunaba_store::{
-    Error, OpenCall, Reserve, Reserved, Result, Settlement, Spender, Spending, SpendingStore,
+    Error, OpenCall, Reserve, Reserved, Result, Settlement, Spender, Spending, SpendingStore, Writer,
 };
 use sunaba_types::{CallId, ProjectSettings, Sandbox, SandboxId};
 
 use crate::SqliteStore;
 use crate::fault::{Fault, told};
 use crate::rows::{all, readable, time};
+use crate::standing::superseded;
 use crate::unit::Unit;
 use crate::writer::Command;
+
+/// Sums calls; each way to choose them has an index of its own.
+macro_rules! spending_query {
+    ($tail:tt, $key:expr) => {{
+        let key = $key;
+        sqlx::query_as!(
+            Spending,
+            r#"SELECT count(settled_at) AS "calls!: i64",
+                      coalesce(sum(CASE WHEN settled_at IS NULL THEN reserved_micros END), 0) AS "reserved_micros!: i64",
+                      coalesce(sum(cost_micros), 0) AS "cost_micros!: i64",
+                      coalesce(sum(input_tokens), 0) AS "input_tokens!: i64",
+                      coalesce(sum(output_tokens), 0) AS "output_tokens!: i64",
+                      coalesce(sum(cache_read_tokens), 0) AS "cache_read_tokens!: i64",
+                      coalesce(sum(cache_write_tokens), 0) AS "cache_write_tokens!: i64"
+               FROM model_calls "# + $tail,
+            key
+        )
+    }};
+}
 
 const MICROS_PER_USD: f64 = 1_000_000.0;
 
@@ -34,18 +54,15 @@ impl Command for ReserveCall {
         let ask = &self.0;
         let sandbox = unit.get_sandbox(&ask.sandbox_id).await?.row.clone();
         refuse_without_standing(unit, &sandbox, ask.attempt)?;
-        let mut left: Option<(i64, String)> = None;
-        for cap in caps(unit, &sandbox).await? {
-            if left.as_ref().is_none_or(|(least, _)| cap.0 < *least) {
-                left = Some(cap);
-            }
-        }
+        let least = ask.least_micros.max(0);
+        let most = ask.most_micros.max(least);
+        let left = caps(unit, &sandbox).await?.into_iter().min_by_key(|(room, _)| *room);
         let granted = match &left {
-            Some((room, whose)) if *room < ask.least_micros => {
+            Some((room, whose)) if *room < least => {
                 return Err(Error::Full { code: "budget_exhausted", detail: whose.clone() }.into());
             }
-            Some((room, _)) => ask.most_micros.min(*room),
-            None => ask.most_micros,
+            Some((room, _)) => most.min(*room),
+            None => most,
         };
         let id = CallId::generate();
         insert(unit, &id, ask, &sandbox, granted).await?;
@@ -54,15 +71,13 @@ impl Command for ReserveCall {
     }
 }
 
+/// Money is spent by the present attempt and only while it runs: there is no time for late calls.
 fn refuse_without_standing(unit: &mut Unit, sandbox: &Sandbox, attempt: i64) -> Result<(), Fault> {
+    if unit.is_superseded(&sandbox.id, Writer::Sandbox { attempt }) {
+        return Err(superseded().into());
+    }
     if sandbox.state.is_terminal() {
         return Err(Error::conflict("sandbox_ended", format!("the sandbox is {}", sandbox.state)).into());
-    }
-    let superseded =
-        sandbox.attempt != attempt || (sandbox.task_id.is_some() && unit.task_of(&sandbox.id).is_none());
-    if superseded {
-        let detail = "a later attempt has taken this one's place; stop working";
-        return Err(Error::conflict("attempt_superseded", detail).into());
     }
     Ok(())
 }
@@ -270,27 +285,17 @@ impl SpendingStore for SqliteStore {
     }
 
     async fn spending(&self, of: &Spender) -> Result<Spending> {
-        let (sandbox, task, project) = match of {
-            Spender::Sandbox(id) => (Some(id.as_str()), None, None),
-            Spender::Task(id) => (None, Some(id.as_str()), None),
-            Spender::Project(id) => (None, None, Some(id.as_str())),
+        let sum = match of {
+            Spender::Sandbox(id) => {
+                spending_query!("WHERE sandbox_id = ?1", id.as_str()).fetch_one(&self.readers).await
+            }
+            Spender::Task(id) => {
+                spending_query!("WHERE task_id = ?1", id.as_str()).fetch_one(&self.readers).await
+            }
+            Spender::Project(id) => {
+                spending_query!("WHERE project_id = ?1", id.as_str()).fetch_one(&self.readers).await
+            }
         };
-        sqlx::query_as!(
-            Spending,
-            r#"SELECT count(settled_at) AS "calls!: i64",
-                      coalesce(sum(CASE WHEN settled_at IS NULL THEN reserved_micros END), 0) AS "reserved_micros!: i64",
-                      coalesce(sum(cost_micros), 0) AS "cost_micros!: i64",
-                      coalesce(sum(input_tokens), 0) AS "input_tokens!: i64",
-                      coalesce(sum(output_tokens), 0) AS "output_tokens!: i64",
-                      coalesce(sum(cache_read_tokens), 0) AS "cache_read_tokens!: i64",
-                      coalesce(sum(cache_write_tokens), 0) AS "cache_write_tokens!: i64"
-               FROM model_calls WHERE sandbox_id = ?1 OR task_id = ?2 OR project_id = ?3"#,
-            sandbox,
-            task,
-            project
-        )
-        .fetch_one(&self.readers)
-        .await
-        .map_err(told)
+        sum.map_err(told)
     }
 }

@@ -1,9 +1,12 @@
 //! Messages to agents and their fate.
+//!
+//! Whoever takes messages as the sandbox itself ([`Writer::Sandbox`]) is fenced like any other write:
+//! [`crate::Error::Conflict`] `attempt_superseded` or, ten minutes after the end, `sandbox_ended`.
 
 use async_trait::async_trait;
 use sunaba_types::{Message, MessageId, NewMessage, SandboxId};
 
-use crate::Result;
+use crate::{Result, Writer};
 
 /// How a worker takes messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,14 +38,15 @@ pub trait MessageStore {
 
     /// Hands over what waits: interrupts first, then oldest first. Acknowledges what the mode says.
     /// Empty when nothing waits; such a call writes nothing.
-    async fn take_messages(&self, sandbox_id: &SandboxId, mode: TakeMode) -> Result<Vec<Message>>;
+    async fn take_messages(&self, sandbox_id: &SandboxId, by: Writer, mode: TakeMode)
+    -> Result<Vec<Message>>;
 
     /// What a legacy poll gets: acknowledges what earlier legacy polls took and shows what waits, which
     /// [`MessageStore::hand_over`] then hands over.
-    async fn offer_messages(&self, sandbox_id: &SandboxId) -> Result<Vec<Message>>;
+    async fn offer_messages(&self, sandbox_id: &SandboxId, by: Writer) -> Result<Vec<Message>>;
 
     /// Hands over what a legacy poll was shown, once it surely has it.
-    async fn hand_over(&self, sandbox_id: &SandboxId, ids: Vec<MessageId>) -> Result<()>;
+    async fn hand_over(&self, sandbox_id: &SandboxId, by: Writer, ids: Vec<MessageId>) -> Result<()>;
 
     /// What waits or is handed over and not acknowledged, without effect; at most [`crate::PAGE_BYTES`].
     async fn peek_messages(&self, sandbox_id: &SandboxId) -> Result<Vec<Message>>;

@@ -8,7 +8,7 @@ use sunaba_types::{
     SandboxState, Task, TaskId, TaskState, Terms, Ticket, TicketId, TicketType, Timestamp,
 };
 
-use crate::Result;
+use crate::{Result, Writer};
 
 /// A project to be made.
 #[derive(Debug, Clone)]
@@ -34,6 +34,8 @@ pub struct ProjectPatch {
     pub default_branch: Option<String>,
     /// All its settings anew.
     pub settings: Option<ProjectSettings>,
+    /// The settings that the new ones were made from; others meanwhile are a conflict (`project_changed`).
+    pub settings_before: Option<ProjectSettings>,
 }
 
 /// A ticket to be made.
@@ -205,6 +207,10 @@ pub trait RegistryStore {
     async fn create_sandbox(&self, sandbox: NewSandbox) -> Result<Sandbox>;
     /// A sandbox by id.
     async fn find_sandbox(&self, id: &SandboxId) -> Result<Option<Sandbox>>;
+    /// Whether this writer still stands for the sandbox: [`crate::Error::Conflict`] `attempt_superseded`
+    /// after a later attempt, `sandbox_ended` once the time for late events is over. Writes look for
+    /// themselves, in their own transaction; this is for asking before.
+    async fn check_standing(&self, id: &SandboxId, by: Writer) -> Result<()>;
     /// Sandboxes, newest first.
     async fn list_sandboxes(&self, filter: SandboxFilter) -> Result<Vec<Sandbox>>;
     /// Changes a sandbox and its task; an illegal step is a conflict and changes nothing.
@@ -216,12 +222,14 @@ pub trait RegistryStore {
 /// Which blobs exist and who may read them. The bytes are elsewhere.
 #[async_trait]
 pub trait BlobStore {
-    /// Records that a sandbox (or, with none, an operator) stored a blob.
+    /// Records that a sandbox (or, with none, an operator) stored a blob. Fenced like an event when the
+    /// sandbox itself stores it.
     async fn record_blob(
         &self,
         hash: &BlobHash,
         size_bytes: i64,
         sandbox_id: Option<&SandboxId>,
+        by: Writer,
     ) -> Result<()>;
     /// The sandboxes that stored it (`None` stands for an operator); empty if nobody did.
     async fn blob_owners(&self, hash: &BlobHash) -> Result<Vec<Option<SandboxId>>>;

@@ -1,7 +1,7 @@
 //! Which blobs exist and who stored them.
 
 use async_trait::async_trait;
-use sunaba_store::{BlobStore, Result};
+use sunaba_store::{BlobStore, Result, Writer};
 use sunaba_types::{BlobHash, SandboxId};
 
 use crate::SqliteStore;
@@ -14,6 +14,7 @@ struct RecordBlob {
     hash: BlobHash,
     size_bytes: i64,
     sandbox_id: Option<SandboxId>,
+    by: Writer,
 }
 
 #[async_trait]
@@ -21,6 +22,9 @@ impl Command for RecordBlob {
     type Output = ();
 
     async fn run(&self, unit: &mut Unit) -> Result<(), Fault> {
+        if let (Some(id), Writer::Sandbox { .. }) = (&self.sandbox_id, self.by) {
+            unit.standing_sandbox(id, self.by).await?;
+        }
         let (hash, now) = (self.hash.as_str(), unit.now().as_microsecond());
         let owner = self.sandbox_id.as_ref().map_or("", SandboxId::as_str);
         sqlx::query!(
@@ -44,8 +48,10 @@ impl BlobStore for SqliteStore {
         hash: &BlobHash,
         size_bytes: i64,
         sandbox_id: Option<&SandboxId>,
+        by: Writer,
     ) -> Result<()> {
-        self.writer.run(RecordBlob { hash: hash.clone(), size_bytes, sandbox_id: sandbox_id.cloned() }).await
+        let sandbox_id = sandbox_id.cloned();
+        self.writer.run(RecordBlob { hash: hash.clone(), size_bytes, sandbox_id, by }).await
     }
 
     async fn blob_owners(&self, hash: &BlobHash) -> Result<Vec<Option<SandboxId>>> {

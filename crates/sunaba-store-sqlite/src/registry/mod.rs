@@ -9,7 +9,7 @@ mod tickets;
 use async_trait::async_trait;
 use sunaba_store::{
     NewProject, NewSandbox, NewTask, NewTicket, ProjectPatch, RegistryStore, Result, SandboxChange,
-    SandboxFilter, TaskFilter,
+    SandboxFilter, TaskFilter, Writer,
 };
 use sunaba_types::{Project, ProjectId, Sandbox, SandboxId, Task, TaskId, Ticket, TicketId, Timestamp};
 
@@ -90,6 +90,10 @@ impl RegistryStore for SqliteStore {
     async fn find_sandbox(&self, id: &SandboxId) -> Result<Option<Sandbox>> {
         let row = sandbox_query!("WHERE s.id = ?1", id.as_str()).fetch_optional(&self.readers).await;
         Ok(row.map_err(told)?.map(Sandbox::try_from).transpose()?)
+    }
+
+    async fn check_standing(&self, id: &SandboxId, by: Writer) -> Result<()> {
+        self.read_standing(id, by).await
     }
 
     async fn list_sandboxes(&self, filter: SandboxFilter) -> Result<Vec<Sandbox>> {

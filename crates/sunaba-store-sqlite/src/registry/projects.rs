@@ -103,6 +103,10 @@ impl Command for UpdateProject {
         .await?;
         let mut project: Project = held.ok_or_else(|| Error::not_found("project", &self.id))?.try_into()?;
         let patch = self.patch.clone();
+        if patch.settings_before.is_some_and(|before| before != project.settings) {
+            let detail = "somebody else changed the settings meanwhile; look at them and try again";
+            return Err(Error::conflict("project_changed", detail).into());
+        }
         project.name = patch.name.unwrap_or(project.name);
         project.default_branch = patch.default_branch.unwrap_or(project.default_branch);
         project.settings = patch.settings.unwrap_or(project.settings);

@@ -149,8 +149,8 @@ impl Unit {
         Ok(Ok(appended))
     }
 
-    /// Whether a later attempt has taken this writer's place.
-    fn is_superseded(&mut self, id: &SandboxId, writer: Writer) -> bool {
+    /// Whether a later attempt has taken this writer's place. The sandbox is known.
+    pub(crate) fn is_superseded(&mut self, id: &SandboxId, writer: Writer) -> bool {
         let Writer::Sandbox { attempt } = writer else { return false };
         let (own, task_id) = {
             let row = &self.sandbox(id).row;

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use sqlx::SqliteConnection;
 use sunaba_store::{
-    Error, EventStore as _, FeedStore as _, MessageStore as _, RegistryStore as _, Rejection, Store as _,
+    Error, EventStore as _, FeedStore as _, MessageStore as _, RegistryStore as _, Rejection, Reserve,
+    SandboxChange, Settlement, Spender, SpendingStore as _, Store as _,
 };
 use sunaba_store_sqlite::{OpenError, Options, SqliteStore};
 use sunaba_types::chain::GENESIS;
@@ -99,6 +100,75 @@ async fn a_refused_command_does_not_take_others_with_it() {
     assert!(matches!(bad, Err(Error::Backend(_))), "{bad:?}");
     assert_eq!((good.unwrap().message.seq, also.unwrap().message.seq), (1, 2));
     assert!(events.unwrap().iter().all(Result::is_ok));
+}
+
+/// What the writer remembers of a sandbox's cost is what is stored, also after work beside it was undone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn costs_stay_true_when_work_beside_them_is_undone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("sunaba.db");
+    let store = open(&path).await;
+    poison(&path).await;
+    let id = SandboxId::generate();
+    append(&store, &id, numbered(1)).await.unwrap();
+    let pay = async |micros: i64| {
+        let reserve = Reserve {
+            sandbox_id: id.clone(),
+            attempt: 1,
+            dialect: "anthropic".to_owned(),
+            model: "m".to_owned(),
+            least_micros: 1,
+            most_micros: 1_000,
+        };
+        let reserved = store.reserve_call(reserve).await.unwrap();
+        let known_by = "usage".to_owned();
+        let settled = Settlement { cost_micros: micros, known_by, ..Settlement::default() };
+        assert!(store.settle_call(&reserved.id, settled).await.unwrap());
+    };
+    for round in 1..=5 {
+        let message = NewMessage {
+            sandbox_id: id.clone(),
+            content: "POISON".to_owned(),
+            message_type: MessageType::UserMessage,
+            sender: "tester".to_owned(),
+        };
+        let (bad, bad_event, ..) = tokio::join!(
+            store.queue_message(message),
+            append(&store, &id, vec![event("x", json!({"text": "POISON"})), event("x", json!({}))]),
+            pay(10),
+            pay(20),
+            pay(30),
+        );
+        assert!(bad.is_err() && bad_event.unwrap()[0].is_err());
+        let sum = store.spending(&Spender::Sandbox(id.clone())).await.unwrap();
+        assert_eq!((sum.cost_micros, sum.reserved_micros, sum.calls), (60 * round, 0, 3 * round));
+        // One answers from what the writer remembers, the other from the file.
+        let remembered = store.change_sandbox(&id, SandboxChange::default()).await.unwrap();
+        let stored = store.find_sandbox(&id).await.unwrap().unwrap();
+        assert_eq!((remembered.cost_micros, stored.cost_micros), (60 * round, 60 * round));
+    }
+}
+
+/// Every sum is found by an index, never by walking all calls.
+#[tokio::test]
+async fn sums_of_calls_use_their_index() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("sunaba.db");
+    drop(open(&path).await);
+    let mut connection = second_connection(&path).await;
+    for (column, index) in
+        [("sandbox_id", "by_sandbox"), ("task_id", "by_task"), ("project_id", "by_project")]
+    {
+        let plan = format!("EXPLAIN QUERY PLAN SELECT sum(cost_micros) FROM model_calls WHERE {column} = ?1");
+        let row = sqlx::query(sqlx::AssertSqlSafe(plan)).fetch_one(&mut connection).await.unwrap();
+        let detail: String = sqlx::Row::get(&row, "detail");
+        assert!(detail.starts_with("SEARCH") && detail.contains(index), "{detail}");
+    }
+    let open_calls =
+        "EXPLAIN QUERY PLAN SELECT id FROM model_calls WHERE settled_at IS NULL ORDER BY created_at";
+    let rows = sqlx::query(open_calls).fetch_all(&mut connection).await.unwrap();
+    let details: Vec<String> = rows.iter().map(|row| sqlx::Row::get(row, "detail")).collect();
+    assert!(details.len() == 1 && details[0].contains("model_calls_open"), "{details:?}");
 }
 
 async fn hold(connection: &mut SqliteConnection) {

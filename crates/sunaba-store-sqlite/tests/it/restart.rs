@@ -3,7 +3,7 @@
 use serde_json::json;
 use sunaba_store::{
     EventQuery, EventStore as _, FeedStore as _, MessageStore as _, Noise, RegistryStore as _, Store as _,
-    TakeMode, TrajectoryDirection, TrajectoryQuery,
+    TakeMode, TrajectoryDirection, TrajectoryQuery, Writer,
 };
 use sunaba_types::{MessageType, NewMessage, SandboxId};
 
@@ -36,7 +36,7 @@ async fn everything_answered_is_there_after_a_restart() {
     assert_eq!((store.feed_head().await.unwrap(), *store.hints().borrow()), (position, position));
     assert_eq!(store.find_sandbox(&id).await.unwrap(), before);
     assert_eq!(store.find_setting("node").await.unwrap().as_deref(), Some("n1"));
-    let taken = store.take_messages(&id, TakeMode::Legacy).await.unwrap();
+    let taken = store.take_messages(&id, Writer::Operator, TakeMode::Legacy).await.unwrap();
     assert_eq!(taken.len(), 1);
     let result = event("agent.tool_result", json!({"tool_use_id": "g", "turn": 1}));
     let outcomes = append(&store, &id, vec![result, event("agent.message", json!({"n": 10}))]).await.unwrap();

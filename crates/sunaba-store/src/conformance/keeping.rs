@@ -60,10 +60,10 @@ pub async fn knows_blob_owners(world: World) {
     assert_eq!(world.store.blob_owners(&hash).await.expect("up"), vec![]);
     let owner = SandboxId::generate();
     for _ in 0..2 {
-        world.store.record_blob(&hash, 5, Some(&owner)).await.expect("recorded");
+        world.store.record_blob(&hash, 5, Some(&owner), Writer::Operator).await.expect("recorded");
     }
     assert_eq!(world.store.blob_owners(&hash).await.expect("up"), vec![Some(owner.clone())]);
-    world.store.record_blob(&hash, 5, None).await.expect("recorded");
+    world.store.record_blob(&hash, 5, None, Writer::Operator).await.expect("recorded");
     let owners = world.store.blob_owners(&hash).await.expect("up");
     assert!(owners.len() == 2 && owners.contains(&None) && owners.contains(&Some(owner)));
 }

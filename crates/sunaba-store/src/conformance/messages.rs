@@ -85,7 +85,7 @@ pub async fn shows_before_it_hands_over(world: World) {
     let (_, sandbox) = world.running().await;
     let message = world.say(&sandbox.id, USER, "one").await;
     let offer = async || {
-        let shown = world.store.offer_messages(&sandbox.id).await.expect("up");
+        let shown = world.store.offer_messages(&sandbox.id, own(&sandbox)).await.expect("up");
         shown.into_iter().map(|message| message.id).collect::<Vec<_>>()
     };
     assert_eq!(offer().await, vec![message.id.clone()]);
@@ -93,7 +93,7 @@ pub async fn shows_before_it_hands_over(world: World) {
     let shown = offer().await;
     assert_eq!(shown, vec![message.id.clone()], "nobody has it yet");
     let before = world.store.feed_head().await.expect("up");
-    world.store.hand_over(&sandbox.id, shown).await.expect("up");
+    world.store.hand_over(&sandbox.id, own(&sandbox), shown).await.expect("up");
     let names: Vec<String> = world.feed(before).await.into_iter().map(|entry| entry.event_type).collect();
     assert_eq!(names, vec!["SANDBOX_MESSAGE_DELIVERED"]);
     let taken = find(&world, &message).await;
@@ -169,7 +169,8 @@ pub async fn bounds_the_queue(world: World) {
     };
     let refused = world.store.queue_message(over()).await;
     assert!(matches!(refused, Err(Error::Full { code: "message_queue_full", .. })), "{refused:?}");
-    let taken = world.store.take_messages(&sandbox.id, TakeMode::Explicit { acknowledged: vec![] }).await;
+    let explicit = TakeMode::Explicit { acknowledged: vec![] };
+    let taken = world.store.take_messages(&sandbox.id, own(&sandbox), explicit).await;
     let taken = taken.expect("up");
     assert_eq!(taken.len(), MESSAGES_MAX_WAITING);
     world.poll(&sandbox.id, &[&taken[0]]).await;

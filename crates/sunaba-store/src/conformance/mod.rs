@@ -12,12 +12,16 @@
 
 pub mod effects;
 pub mod feed;
+pub mod fencing;
 pub mod keeping;
 pub mod log;
 pub mod messages;
 pub mod pages;
 pub mod random;
 pub mod registry;
+pub mod secrets;
+pub mod spending;
+pub mod terms;
 mod world;
 
 pub use world::World;
@@ -56,6 +60,16 @@ macro_rules! conformance {
                 takes_an_external_sandbox_as_running,
                 refuses_illegal_steps_whole, records_results, retries_with_a_higher_attempt,
                 pages_sandboxes_of_one_instant, touches_only_forward, says_what_is_missing;
+            terms:
+                keeps_terms_exit_and_egress, changes_projects, refuses_settings_made_from_old_ones;
+            spending:
+                grants_between_least_and_most, caps_a_task_over_its_attempts, caps_a_project,
+                caps_a_sandbox_without_a_task, refuses_spending_without_standing, settles_once,
+                lists_open_calls, sums_calls, never_passes_a_cap_together;
+            secrets:
+                keeps_sealed_secrets, bounds_secrets;
+            fencing:
+                refuses_a_superseded_worker, refuses_a_worker_long_after_the_end;
             keeping:
                 keeps_tokens_by_hash, revokes_tokens_once, knows_blob_owners, sets_a_setting_once,
                 refuses_work_when_closed;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sunaba_engine::{SandboxTrigger, TaskTrigger};
 use sunaba_types::{
     EventPayload, FakeClock, MessageType, NewEvent, NewMessage, Priority, Project, ProjectSettings,
-    Resources, Sandbox, SandboxId, Source, StoredEvent, Task, TaskId, TicketType, Timestamp,
+    Resources, Sandbox, SandboxId, Source, StoredEvent, Task, TaskId, Terms, TicketType, Timestamp,
 };
 
 use crate::{
@@ -116,6 +116,12 @@ impl World {
         self.store.create_sandbox(new_sandbox(Some(task.clone()))).await.expect("a sandbox")
     }
 
+    /// A sandbox for a task on these terms.
+    pub(super) async fn assign_on(&self, task: &TaskId, terms: Terms) -> Sandbox {
+        let sandbox = NewSandbox { terms, ..new_sandbox(Some(task.clone())) };
+        self.store.create_sandbox(sandbox).await.expect("a sandbox")
+    }
+
     /// A task and its sandbox, which is being created.
     pub(super) async fn creating(&self) -> (Task, Sandbox) {
         let task = self.task().await;
@@ -203,7 +209,7 @@ impl World {
     }
 
     pub(super) async fn take(&self, id: &SandboxId, mode: TakeMode) -> Vec<String> {
-        let taken = self.store.take_messages(id, mode).await.expect("the store is up");
+        let taken = self.store.take_messages(id, Writer::Operator, mode).await.expect("the store is up");
         taken.into_iter().map(|message| message.content).collect()
     }
 }
@@ -222,7 +228,7 @@ pub(super) fn new_sandbox(task_id: Option<TaskId>) -> NewSandbox {
         model: "script:default".to_owned(),
         prompt: "do it".to_owned(),
         resources: Resources::default(),
-        terms: sunaba_types::Terms::default(),
+        terms: Terms::default(),
     }
 }
 

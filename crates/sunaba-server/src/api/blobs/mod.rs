@@ -6,6 +6,7 @@ pub(crate) mod upload;
 use axum::body::Body;
 use http::StatusCode;
 use serde::Serialize;
+use sunaba_store::Writer;
 use sunaba_types::SandboxId;
 use utoipa::ToSchema;
 
@@ -23,6 +24,7 @@ pub(crate) async fn keep(
     state: &AppState,
     body: Body,
     owner: Option<&SandboxId>,
+    by: Writer,
 ) -> Result<BlobStored, ApiError> {
     let pause = state.config().limits.body_timeout;
     let stored = state.parts.blobs.put_stream(body.into_data_stream(), pause).await;
@@ -39,6 +41,6 @@ pub(crate) async fn keep(
         }
     })?;
     let size = i64::try_from(size_bytes).unwrap_or(i64::MAX);
-    state.store().record_blob(&hash, size, owner).await?;
+    state.store().record_blob(&hash, size, owner, by).await?;
     Ok(BlobStored { hash: hash.into(), size_bytes })
 }

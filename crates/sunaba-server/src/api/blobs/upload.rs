@@ -2,6 +2,7 @@
 
 use axum::body::Body;
 use axum::extract::State;
+use sunaba_store::Writer;
 
 use super::BlobStored;
 use crate::AppState;
@@ -13,5 +14,5 @@ use crate::auth::Editor;
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
     responses((status = 201, body = BlobStored)))]
 pub(crate) async fn upload(State(state): State<AppState>, _: Editor, body: Body) -> ApiResult {
-    created(&super::keep(&state, body, None).await?)
+    created(&super::keep(&state, body, None, Writer::Operator).await?)
 }

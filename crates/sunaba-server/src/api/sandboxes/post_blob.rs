@@ -22,5 +22,8 @@ pub(crate) async fn post_blob(
 ) -> ApiResult {
     super::may_append(&state, &identity, &id).await?;
     let sandbox = visible_sandbox(&state, &identity, &id).await?;
-    created(&keep(&state, body, Some(&sandbox.id)).await?)
+    let by = identity.event_writer(false);
+    // Before its bytes are taken, and again when it is recorded.
+    state.store().check_standing(&id, by).await?;
+    created(&keep(&state, body, Some(&sandbox.id), by).await?)
 }

@@ -12,7 +12,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::IntoResponse as _;
 use http::header;
-use sunaba_store::TakeMode;
+use sunaba_store::{TakeMode, Writer};
 use sunaba_types::limits::LONG_POLL_MAX_SECONDS;
 use sunaba_types::{Message, MessageId, SandboxId};
 use tokio::time::Instant;
@@ -43,12 +43,13 @@ pub(crate) async fn take_messages(
     readable(&identity)?;
     let (mode, wait) = read(params)?;
     visible_sandbox(&state, &identity, &id).await?;
+    let by = identity.event_writer(false);
     let messages = if !identity.takes_messages_of(&id) {
         state.store().peek_messages(&id).await?
     } else if mode == TakeMode::Legacy {
-        return legacy(&state, id).await;
+        return legacy(&state, id, by).await;
     } else {
-        take(&state, &id, mode, wait).await?
+        take(&state, &id, by, mode, wait).await?
     };
     ok(&views(messages))
 }
@@ -58,15 +59,15 @@ fn views(messages: Vec<Message>) -> Vec<MessageView> {
 }
 
 /// Shows what waits; the answer itself hands it over.
-async fn legacy(state: &AppState, id: SandboxId) -> ApiResult {
-    let messages = state.store().offer_messages(&id).await?;
+async fn legacy(state: &AppState, id: SandboxId, by: Writer) -> ApiResult {
+    let messages = state.store().offer_messages(&id, by).await?;
     if messages.is_empty() {
         return ok(&views(messages));
     }
     let ids: Vec<MessageId> = messages.iter().map(|message| message.id.clone()).collect();
     let text = serde_json::to_vec(&views(messages)).map_err(|_| ApiError::internal())?;
     let store = Arc::clone(state.store());
-    let record = Box::pin(async move { store.hand_over(&id, ids).await });
+    let record = Box::pin(async move { store.hand_over(&id, by, ids).await });
     let headers = [(header::CONTENT_TYPE, "application/json")];
     Ok((headers, Body::new(HandingOver::new(text, record))).into_response())
 }
@@ -93,6 +94,7 @@ fn read(mut params: Params) -> Result<(TakeMode, Duration), ApiError> {
 async fn take(
     state: &AppState,
     id: &SandboxId,
+    by: Writer,
     mode: TakeMode,
     wait: Duration,
 ) -> Result<Vec<Message>, ApiError> {
@@ -102,7 +104,7 @@ async fn take(
     let mut mode = mode;
     loop {
         watch.messages.borrow_and_update();
-        let messages = state.store().take_messages(id, mode.clone()).await?;
+        let messages = state.store().take_messages(id, by, mode.clone()).await?;
         if !messages.is_empty() || Instant::now() >= deadline || state.shutdown().is_cancelled() {
             return Ok(messages);
         }

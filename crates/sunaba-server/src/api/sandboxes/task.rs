@@ -19,6 +19,7 @@ pub(crate) async fn task(
 ) -> ApiResult {
     readable(&identity)?;
     let sandbox = visible_sandbox(&state, &identity, &id).await?;
+    state.store().check_standing(&id, identity.event_writer(false)).await?;
     let none = || ApiError::not_found("task", format!("of sandbox {id}"));
     let task_id = sandbox.task_id.ok_or_else(none)?;
     let task = state.store().find_task(&task_id).await?.ok_or_else(none)?;
