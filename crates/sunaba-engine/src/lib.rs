@@ -2,6 +2,7 @@
 //! applies what it decides, in the transaction of whatever caused it.
 
 mod effects;
+pub mod egress;
 mod sandbox;
 mod task;
 
