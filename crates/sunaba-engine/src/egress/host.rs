@@ -27,7 +27,7 @@ pub enum BadHost {
     #[error("a host name has at most 253 characters, and 63 between two dots")]
     TooLong,
     /// A character that no name has.
-    #[error("a host name has letters, digits, hyphens and dots only; write other letters as xn--…")]
+    #[error("a host name has letters, digits, hyphens and dots only; write other letters as xn--...")]
     Character,
     /// Two dots in a row, or one at the start.
     #[error("a part of the host name is empty")]

@@ -65,6 +65,12 @@ impl Policy {
         Ok(Self { preset: egress.preset, allow })
     }
 
+    /// What can be read of a policy.
+    pub(super) fn readable(egress: &Egress) -> Self {
+        let allow = egress.allow.iter().filter_map(|entry| Pattern::parse(entry).ok()).collect();
+        Self { preset: egress.preset, allow }
+    }
+
     /// Whether a host may be reached at a port. The list is asked first: what a person wrote explains
     /// more than a preset.
     pub fn decide(&self, host: &Host, port: u16) -> Decision {

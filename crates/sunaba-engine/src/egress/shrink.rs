@@ -3,11 +3,12 @@
 use sunaba_types::{Egress, EgressPreset};
 
 use super::pattern::Pattern;
-use super::policy::{InvalidEgress, Policy, preset_patterns};
+use super::policy::{Policy, preset_patterns};
 
-/// What both allow: a host passes the result exactly when it passes both.
-pub fn shrink(project: &Egress, repository: &Egress) -> Result<Egress, InvalidEgress> {
-    let (project, repository) = (Policy::new(project)?, Policy::new(repository)?);
+/// What both allow: a host passes the result exactly when it passes both. An entry that is no pattern
+/// opens nothing and is left out.
+pub fn shrink(project: &Egress, repository: &Egress) -> Egress {
+    let (project, repository) = (Policy::readable(project), Policy::readable(repository));
     let preset = smaller(project.preset, repository.preset);
     let mut kept: Vec<Pattern> = preset_patterns(preset).collect();
     let in_preset = kept.len();
@@ -19,7 +20,7 @@ pub fn shrink(project: &Egress, repository: &Egress) -> Result<Egress, InvalidEg
         }
     }
     let allow = kept[in_preset..].iter().map(Pattern::to_string).collect();
-    Ok(Egress { preset, allow })
+    Egress { preset, allow }
 }
 
 /// What one entry and another policy both mean.
