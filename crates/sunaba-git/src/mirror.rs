@@ -295,6 +295,14 @@ impl Mirror {
         Ok(text.lines().filter_map(read_commit).collect())
     }
 
+    /// Whether a branch of the source, as of the last fetch, has this commit.
+    pub async fn source_has(&self, branch: &str, commit: &str) -> Result<bool> {
+        validate_branch_name(branch)?;
+        let Ok(tip) = self.resolve(&format!("refs/remotes/source/{branch}")).await else { return Ok(false) };
+        let commit = self.resolve(commit).await?;
+        self.git("merge-base").args(["--is-ancestor", &commit, &tip]).holds().await
+    }
+
     async fn is_owned(&self, name: &str) -> Result<bool> {
         Ok(self.refs("refs/owned/").await?.contains_key(name))
     }

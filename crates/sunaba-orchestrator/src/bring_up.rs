@@ -1,170 +1,280 @@
 //! From a pending row to a running worker.
+//!
+//! Every step can be repeated; when one fails the driver deletes what was made. What git fetches has git's own
+//! limits, what the store records waits for the store, a setup has its own deadline; the rest has the deadline
+//! for creating.
 
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::json;
 use sunaba_engine::SandboxTrigger;
-use sunaba_git::{Mirror, WorkspaceSpec, prepare_workspace};
-use sunaba_sandbox::StartRequest;
+use sunaba_git::{WorkspaceSpec, prepare_workspace};
+use sunaba_sandbox::{CreateRequest, HostPlaces, Prepared, Provider, StartRequest};
 use sunaba_store::{NewToken, SandboxChange};
-use sunaba_types::shim::{Bind, WORKER_INSIDE};
-use sunaba_types::{Project, ProjectId, Sandbox, SandboxState, Task, Ticket, TokenKind};
+use sunaba_types::shim::{Bind, HOME_INSIDE, Layer, WORKER_INSIDE, WORKSPACE_INSIDE};
+use sunaba_types::{Sandbox, SandboxState, TokenId, TokenKind};
+use tokio::sync::Semaphore;
 
-use crate::environment::{self, GIT_REMOTE_INSIDE, MIRROR_OBJECTS_INSIDE};
+use crate::environment::{self, GIT_REMOTE_INSIDE, MIRROR_OBJECTS_INSIDE, Told};
 use crate::patience::patiently;
-use crate::{Error, Parts};
+use crate::record::record;
+use crate::repository_file::{self, RepositoryFile};
+use crate::setup::{self, Laid};
+use crate::work::{self, Base, Work};
+use crate::{Error, Parts, policy};
 
-/// What a sandbox works on.
+/// How often it is looked whether a tunnel is open.
+const TUNNEL_POLL: Duration = Duration::from_millis(100);
+
+/// How many of a kind may go on at once.
 #[derive(Debug)]
-pub(crate) struct Work {
-    pub(crate) project: Project,
-    pub(crate) ticket: Ticket,
-    pub(crate) task: Task,
+pub(crate) struct Gates {
+    pub(crate) starts: Semaphore,
+    pub(crate) setups: Semaphore,
 }
 
-/// Makes the branch, the clone, the token and the door, and starts the worker.
-///
-/// Every step can be repeated; when one fails the caller deletes what was made. What git fetches has git's
-/// own limits and what the store records waits for the store; the rest has the deadline for creating.
-pub(crate) async fn bring_up(parts: &Parts, sandbox: &Sandbox) -> Result<(), Error> {
-    begin(parts, sandbox).await?;
-    let work = find_work(parts, sandbox).await?;
-    let branch = refresh_mirror(parts, sandbox, &work).await?;
-    let token = mint_token(parts, sandbox).await?;
-    let deadline = parts.settings.creating_deadline;
-    tokio::time::timeout(deadline, start(parts, sandbox, &work, &branch, &token))
-        .await
-        .map_err(|_| Error::TooSlow { what: "bringing up the sandbox", seconds: deadline.as_secs() })?
+/// One sandbox on its way up.
+#[derive(Debug)]
+pub(crate) struct BringUp<'a> {
+    pub(crate) parts: &'a Parts,
+    pub(crate) gates: &'a Gates,
+    pub(crate) provider: &'a Arc<dyn Provider>,
+    pub(crate) sandbox: &'a Sandbox,
+    /// The tokens that were made for it, to be revoked at its end.
+    pub(crate) minted: &'a Mutex<Vec<TokenId>>,
 }
 
-async fn begin(parts: &Parts, sandbox: &Sandbox) -> Result<(), Error> {
-    if sandbox.state != SandboxState::Pending {
-        // The server died half-way through an earlier try: begin with clean ground.
-        return Ok(parts.provider.delete(&sandbox.id).await?);
+/// What was decided about a sandbox before it is made.
+#[derive(Debug)]
+struct Decided {
+    work: Work,
+    base: Base,
+    file: RepositoryFile,
+    request: CreateRequest,
+    toolchains: Vec<String>,
+    binds: Vec<Bind>,
+    root_fs: Option<String>,
+}
+
+impl BringUp<'_> {
+    /// Makes the branch, the clone, the token and the door, and starts the worker.
+    pub(crate) async fn run(&self) -> Result<(), Error> {
+        let decided = {
+            let _permit = self.gates.starts.acquire().await;
+            self.begin().await?;
+            self.decide().await?
+        };
+        let egress = policy::egress(self.parts, self.sandbox, &decided.work.project, &decided.file).await?;
+        let laid = self.set_up(&decided).await?;
+        let change = SandboxChange { egress: Some(egress), ..SandboxChange::default() };
+        patiently(|| self.parts.store.change_sandbox(&self.sandbox.id, change.clone())).await?;
+        let token = self.mint_token().await?;
+        let _permit = self.gates.starts.acquire().await;
+        let deadline = self.parts.settings.creating_deadline;
+        tokio::time::timeout(deadline, self.start(&decided, laid.as_ref(), &token))
+            .await
+            .map_err(|_| Error::TooSlow { what: "bringing up the sandbox", seconds: deadline.as_secs() })?
     }
-    let change = SandboxChange {
-        trigger: Some(SandboxTrigger::Create),
-        provider_ref: Some(sandbox.id.to_string()),
-        isolation: Some(parts.provider.isolation().await?.level()),
-        ..SandboxChange::default()
-    };
-    patiently(|| parts.store.change_sandbox(&sandbox.id, change.clone())).await?;
-    Ok(())
-}
 
-/// Clones into the workspace, opens the door and starts the worker behind it.
-async fn start(
-    parts: &Parts,
-    sandbox: &Sandbox,
-    work: &Work,
-    branch: &str,
-    token: &str,
-) -> Result<(), Error> {
-    let mirror = Mirror::open(parts.mirror_path(&work.project.id))?;
-    let prepared = parts.provider.create(&sandbox.id, &sunaba_sandbox::CreateRequest::default()).await?;
-    let prepared = prepared.here().ok_or_else(|| Error::Missing("the sandbox is elsewhere".to_owned()))?;
-    let remote = remote_url(&work.project.id);
-    let spec = WorkspaceSpec {
-        branch,
-        alternates_inside: MIRROR_OBJECTS_INSIDE,
-        remote_url_inside: &remote,
-        owner: prepared.owner_uid.map(|uid| (uid, uid)),
-        left_out: &[],
-    };
-    prepare_workspace(&mirror, &prepared.workspace, spec).await?;
-    parts.doors.open(&sandbox.id, &prepared.door_dir).await.map_err(Error::Door)?;
-    let mut binds = vec![Bind {
-        source: mirror.objects_dir().to_string_lossy().into_owned(),
-        target: MIRROR_OBJECTS_INSIDE.to_owned(),
-        writable: false,
-    }];
-    binds.extend(toolchain_binds(&work.project));
-    let request = StartRequest {
-        env: environment::worker_env(&parts.settings, sandbox, work, branch, token),
-        binds,
-        command: vec![WORKER_INSIDE.to_owned(), "work".to_owned()],
-        ..StartRequest::default()
-    };
-    parts.provider.start(&sandbox.id, request).await?;
-    Ok(())
-}
-
-async fn find_work(parts: &Parts, sandbox: &Sandbox) -> Result<Work, Error> {
-    let missing = |what: &str| Error::Missing(format!("the sandbox has no {what}"));
-    let task_id = sandbox.task_id.as_ref().ok_or_else(|| missing("task"))?;
-    let task = patiently(|| parts.store.find_task(task_id)).await?.ok_or_else(|| missing("task"))?;
-    let ticket =
-        patiently(|| parts.store.find_ticket(&task.ticket_id)).await?.ok_or_else(|| missing("ticket"))?;
-    let project =
-        patiently(|| parts.store.find_project(&task.project_id)).await?.ok_or_else(|| missing("project"))?;
-    Ok(Work { project, ticket, task })
-}
-
-/// Refreshes the mirror, makes or finds the branch and records where it starts.
-async fn refresh_mirror(parts: &Parts, sandbox: &Sandbox, work: &Work) -> Result<String, Error> {
-    let source = work
-        .project
-        .repo_path
-        .as_deref()
-        .or(work.project.repo_url.as_deref())
-        .ok_or_else(|| Error::Missing("the project has no repository".to_owned()))?;
-    let guard = parts.git_locks.lock(work.project.id.as_str()).await;
-    let mirror = Mirror::ensure(parts.mirror_path(&work.project.id), source).await?;
-    mirror.fetch().await?;
-    let branch = find_or_make_branch(&mirror, work).await?;
-    let base = mirror
-        .branch_commit(&branch)
-        .await?
-        .ok_or_else(|| Error::Missing(format!("the branch {branch} is not in the mirror")))?;
-    drop(guard);
-    let change = SandboxChange {
-        branch_name: Some(branch.clone()),
-        base_commit: Some(base),
-        ..SandboxChange::default()
-    };
-    patiently(|| parts.store.change_sandbox(&sandbox.id, change.clone())).await?;
-    Ok(branch)
-}
-
-async fn find_or_make_branch(mirror: &Mirror, work: &Work) -> Result<String, Error> {
-    if let Some(name) = &work.ticket.branch_name
-        && mirror.branch_commit(name).await?.is_some()
-    {
-        return Ok(name.clone());
+    /// Refuses a host that is weaker than asked for before anything is made.
+    async fn begin(&self) -> Result<(), Error> {
+        let isolation = policy::isolation(&**self.provider, self.sandbox).await?;
+        let id = &self.sandbox.id;
+        if self.sandbox.state != SandboxState::Pending {
+            // The server died half-way through an earlier try: begin with clean ground.
+            return Ok(self.provider.delete(id).await?);
+        }
+        let change = SandboxChange {
+            trigger: Some(SandboxTrigger::Create),
+            provider_ref: Some(id.to_string()),
+            isolation: Some(isolation.level()),
+            ..SandboxChange::default()
+        };
+        patiently(|| self.parts.store.change_sandbox(id, change.clone())).await?;
+        Ok(())
     }
-    let base = mirror.resolve(&work.project.default_branch).await?;
-    let name = mirror
-        .unique_branch_name(
-            work.ticket.ticket_type.branch_prefix(),
-            work.ticket.id.as_str(),
-            &work.ticket.title,
-        )
-        .await?;
-    mirror.create_branch(&name, &base).await?;
-    Ok(name)
+
+    async fn decide(&self) -> Result<Decided, Error> {
+        let (parts, sandbox) = (self.parts, self.sandbox);
+        let work = work::find(parts, sandbox).await?;
+        let base = work::lay_base(parts, sandbox, &work).await?;
+        let file = repository_file::read(&base.mirror, &base.commit).await?;
+        let (toolchains, refused) = toolchains(&work.project.settings.toolchains, &file);
+        self.warn(&file.unknown, &refused).await;
+        let mut binds = vec![Bind {
+            source: base.mirror.objects_dir().to_string_lossy().into_owned(),
+            target: MIRROR_OBJECTS_INSIDE.to_owned(),
+            writable: false,
+        }];
+        binds.extend(toolchains.iter().map(|path| Bind {
+            source: path.clone(),
+            target: path.clone(),
+            writable: false,
+        }));
+        let request = policy::create_request(&parts.settings, sandbox, &work.project);
+        let root_fs = work.project.settings.root_fs.clone().or_else(|| parts.settings.root_fs.clone());
+        Ok(Decided { work, base, file, request, toolchains, binds, root_fs })
+    }
+
+    /// Says what of the repository's wishes was left out.
+    async fn warn(&self, unknown: &[String], refused: &[String]) {
+        let refused =
+            refused.iter().map(|path| format!("toolchain {path} is not among those of the project"));
+        let warnings: Vec<String> = unknown.iter().cloned().chain(refused).collect();
+        if !warnings.is_empty() {
+            let payload = json!({ "file": repository_file::NAME, "warnings": warnings });
+            record(self.parts, &self.sandbox.id, "sandbox.warning", &payload).await;
+        }
+    }
+
+    async fn set_up(&self, decided: &Decided) -> Result<Option<Laid>, Error> {
+        let Decided { work, base, file, request, toolchains, binds, root_fs } = decided;
+        let command = work.project.settings.setup_command.as_deref().or(file.setup.as_deref());
+        let wanted = setup::Wanted {
+            parts: self.parts,
+            provider: self.provider,
+            id: &self.sandbox.id,
+            project: &work.project,
+            mirror: &base.mirror,
+            branch: &base.branch,
+            base: &base.commit,
+            base_is_of_source: base.is_of_source,
+            command,
+            request,
+            root_fs: root_fs.as_deref(),
+            toolchains,
+            binds,
+            egress: policy::setup_egress(&self.parts.settings, &work.project),
+            gate: &self.gates.setups,
+        };
+        Box::pin(setup::prepare(&wanted)).await
+    }
+
+    /// Makes the sandbox and starts the worker in it.
+    async fn start(&self, decided: &Decided, laid: Option<&Laid>, token: &str) -> Result<(), Error> {
+        let id = &self.sandbox.id;
+        let prepared = self.provider.create(id, &decided.request).await?;
+        let mut request = StartRequest {
+            binds: decided.binds.clone(),
+            root_fs: decided.root_fs.clone(),
+            command: vec![WORKER_INSIDE.to_owned(), "work".to_owned()],
+            ..StartRequest::default()
+        };
+        let mut tunnel_url = None;
+        match &prepared {
+            Prepared::Here(places) => {
+                request.layers = laid.map(layers).unwrap_or_default();
+                self.furnish(decided, laid, places).await?;
+            }
+            Prepared::Elsewhere => {
+                request.binds.clear();
+                tunnel_url = Some(self.tunnel_url(token)?);
+            }
+        }
+        let told = Told {
+            branch: &decided.base.branch,
+            token,
+            toolchains: &decided.toolchains,
+            check: decided.file.check.as_deref(),
+            tunnel_url,
+        };
+        request.env = environment::worker_env(&self.parts.settings, self.sandbox, &decided.work, &told);
+        self.provider.start(id, request).await?;
+        match prepared {
+            Prepared::Here(_) => Ok(()),
+            Prepared::Elsewhere => self.tunnel_opened().await,
+        }
+    }
+
+    /// Clones into the workspace and opens the door.
+    async fn furnish(
+        &self,
+        decided: &Decided,
+        laid: Option<&Laid>,
+        places: &HostPlaces,
+    ) -> Result<(), Error> {
+        let remote = format!("{GIT_REMOTE_INSIDE}/{}", decided.work.project.id);
+        let spec = WorkspaceSpec {
+            branch: &decided.base.branch,
+            alternates_inside: MIRROR_OBJECTS_INSIDE,
+            remote_url_inside: &remote,
+            owner: places.owner_uid.map(|uid| (uid, uid)),
+            left_out: laid.map(|laid| laid.tops.as_slice()).unwrap_or_default(),
+        };
+        prepare_workspace(&decided.base.mirror, &places.workspace, spec).await?;
+        self.parts.doors.open(&self.sandbox.id, &places.door_dir).await.map_err(Error::Door)
+    }
+
+    fn tunnel_url(&self, token: &str) -> Result<String, Error> {
+        let base = self.parts.settings.public_url.as_deref().ok_or_else(|| {
+            Error::Missing(format!(
+                "a {} sandbox on another machine reaches this server by its public address; start the server \
+                 with --public-url (or set public_url)",
+                self.sandbox.provider
+            ))
+        })?;
+        Ok(format!("{}/w/{token}/tunnel", base.trim_end_matches('/')))
+    }
+
+    /// Waits for the call back from inside. The caller bounds it.
+    async fn tunnel_opened(&self) -> Result<(), Error> {
+        while !self.parts.doors.has_tunnel(&self.sandbox.id) {
+            tokio::time::sleep(TUNNEL_POLL).await;
+        }
+        Ok(())
+    }
+
+    async fn mint_token(&self) -> Result<String, Error> {
+        let sandbox = self.sandbox;
+        let (secret, hash) = (self.parts.mint_token)();
+        let token = NewToken {
+            hash,
+            name: format!("sandbox {}", sandbox.id),
+            kind: TokenKind::Sandbox,
+            scopes: Vec::new(),
+            projects: sandbox.project_id.clone().into_iter().collect(),
+            sandbox_id: Some(sandbox.id.clone()),
+            attempt: Some(sandbox.attempt),
+            expires_at: None,
+        };
+        let made = patiently(|| self.parts.store.create_token(token.clone())).await?;
+        self.minted.lock().unwrap_or_else(PoisonError::into_inner).push(made.id);
+        Ok(secret)
+    }
 }
 
-fn remote_url(project: &ProjectId) -> String {
-    format!("{GIT_REMOTE_INSIDE}/{project}")
+/// The toolchains that the repository wants and the project allows; and those it wants in vain.
+fn toolchains(allowed: &[String], file: &RepositoryFile) -> (Vec<String>, Vec<String>) {
+    match &file.toolchains {
+        None => (allowed.to_vec(), Vec::new()),
+        Some(wanted) => wanted.iter().cloned().partition(|path| allowed.contains(path)),
+    }
 }
 
-async fn mint_token(parts: &Parts, sandbox: &Sandbox) -> Result<String, Error> {
-    let (secret, hash) = (parts.mint_token)();
-    let token = NewToken {
-        hash,
-        name: format!("sandbox {}", sandbox.id),
-        kind: TokenKind::Sandbox,
-        scopes: Vec::new(),
-        projects: sandbox.project_id.clone().into_iter().collect(),
-        sandbox_id: Some(sandbox.id.clone()),
-        attempt: Some(sandbox.attempt),
-        expires_at: None,
-    };
-    patiently(|| parts.store.create_token(token.clone())).await?;
-    Ok(secret)
+fn layers(laid: &Laid) -> Vec<Layer> {
+    [(&laid.home, HOME_INSIDE), (&laid.workspace, WORKSPACE_INSIDE)]
+        .into_iter()
+        .map(|(source, target)| Layer {
+            source: source.to_string_lossy().into_owned(),
+            target: target.to_owned(),
+        })
+        .collect()
 }
 
-fn toolchain_binds(project: &Project) -> impl Iterator<Item = Bind> + '_ {
-    project.settings.toolchains.iter().map(|path| Bind {
-        source: path.clone(),
-        target: path.clone(),
-        writable: false,
-    })
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repository_gets_only_toolchains_of_its_project() {
+        let allowed = ["/opt/a".to_owned(), "/opt/b".to_owned()];
+        let nothing_said = RepositoryFile::default();
+        assert_eq!(toolchains(&allowed, &nothing_said), (allowed.to_vec(), Vec::new()));
+        let file = RepositoryFile {
+            toolchains: Some(vec!["/opt/b".to_owned(), "/etc".to_owned()]),
+            ..RepositoryFile::default()
+        };
+        assert_eq!(toolchains(&allowed, &file), (vec!["/opt/b".to_owned()], vec!["/etc".to_owned()]));
+    }
 }

@@ -22,7 +22,7 @@ pub(crate) async fn record_result(parts: &Parts, sandbox: &Sandbox) -> Result<()
         patiently(|| parts.store.find_project(project_id)).await?.ok_or_else(|| missing("project"))?;
 
     let deadline = parts.settings.completing_deadline;
-    let (outcome, head) = tokio::time::timeout(deadline, publish(parts, &project, branch, base))
+    let (outcome, head) = tokio::time::timeout(deadline, publish(parts, sandbox, &project, branch, base))
         .await
         .map_err(|_| Error::TooSlow { what: "publishing the branch", seconds: deadline.as_secs() })??;
     if outcome == Outcome::NoChanges {
@@ -44,11 +44,14 @@ pub(crate) async fn record_result(parts: &Parts, sandbox: &Sandbox) -> Result<()
 /// Finds what arrived in the mirror and writes it to the user's repository.
 async fn publish(
     parts: &Parts,
+    sandbox: &Sandbox,
     project: &Project,
     branch: &str,
     base: &str,
 ) -> Result<(Outcome, String), Error> {
+    // Under the lock that pushes take too: whoever takes this attempt's place waits until it is published.
     let _guard = parts.git_locks.lock(project.id.as_str()).await;
+    refuse_superseded(parts, sandbox).await?;
     let mirror = Mirror::open(parts.mirror_path(&project.id))?;
     let head = mirror.branch_commit(branch).await?.unwrap_or_else(|| base.to_owned());
     if head == base {
@@ -63,6 +66,19 @@ async fn publish(
         })?;
     }
     Ok((Outcome::Branch, head))
+}
+
+/// A later attempt owns the branch: what an earlier one left must not be published in its name.
+async fn refuse_superseded(parts: &Parts, sandbox: &Sandbox) -> Result<(), Error> {
+    let Some(task_id) = &sandbox.task_id else { return Ok(()) };
+    let task = patiently(|| parts.store.find_task(task_id)).await?;
+    match task {
+        Some(task) if task.attempt == sandbox.attempt => Ok(()),
+        _ => Err(Error::Missing(
+            "attempt_superseded: a later attempt has taken this one's place; nothing was published"
+                .to_owned(),
+        )),
+    }
 }
 
 /// A worker that says it committed, while nothing arrived, must not look like "no changes".

@@ -1,7 +1,7 @@
 //! Starts sandboxes, watches over them, finishes their work.
 //!
 //! Rows are the truth and hints only shorten the wait: the loop in
-//! [`Orchestrator::run`] looks at every living sandbox of its provider on each
+//! [`Orchestrator::run`] looks at every living sandbox of its providers on each
 //! hint and at least once a second, and gives each one a driver of its own. A driver that dies
 //! with the server is simply made again, because a sandbox outlives its server.
 //!
@@ -10,15 +10,23 @@
 //! ```
 
 mod bring_up;
+mod capacity;
 mod driver;
+mod ending;
 mod environment;
 mod finish;
 mod patience;
+mod policy;
 mod ports;
 mod reconcile;
+mod record;
+mod repository_file;
+mod setup;
 mod watch;
+mod work;
 
 pub use ports::{Doors, Parts, Settings};
+pub use setup::Shelf;
 pub use watch::Orchestrator;
 
 /// What stopped a piece of the orchestrator's work.
@@ -36,6 +44,12 @@ pub enum Error {
     /// The sandbox's socket could not be opened.
     #[error("cannot open the sandbox's socket: {0}")]
     Door(#[source] std::io::Error),
+    /// A project's secrets cannot be read.
+    #[error("the project's secrets: {0}")]
+    Secrets(#[source] sunaba_secrets::Error),
+    /// What setup commands made cannot be read.
+    #[error("what a setup command made cannot be used: {0}")]
+    Layers(#[source] std::io::Error),
     /// Something that the work needs is not there.
     #[error("{0}")]
     Missing(String),

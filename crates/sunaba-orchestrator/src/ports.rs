@@ -1,5 +1,6 @@
 //! What the orchestrator is given by whoever composes the server.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,32 +8,63 @@ use std::time::Duration;
 use async_trait::async_trait;
 use sunaba_git::ProjectLocks;
 use sunaba_sandbox::Provider;
+use sunaba_secrets::Secrets;
 use sunaba_store::Store;
 use sunaba_types::chain::Hash;
-use sunaba_types::{Clock, ProjectId, SandboxId};
+use sunaba_types::{Clock, Egress, ProjectId, SandboxId};
 
-/// Opens the one door of a sandbox: a socket in a directory that is bound into it.
+use crate::setup::Shelf;
+
+/// The ways between a sandbox and the server.
 #[async_trait]
 pub trait Doors: Send + Sync + std::fmt::Debug {
-    /// Listens in `door_dir`; opening twice is harmless.
+    /// Listens in `door_dir` for this sandbox; opening twice is harmless.
     async fn open(&self, id: &SandboxId, door_dir: &Path) -> std::io::Result<()>;
     /// Stops listening.
     async fn close(&self, id: &SandboxId);
+    /// Whether a sandbox on another machine has its tunnel open.
+    fn has_tunnel(&self, id: &SandboxId) -> bool;
 }
 
 /// How the orchestrator behaves.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The data directory's folder of git mirrors.
+    /// The data directory: its disk is the one that is watched.
+    pub data_dir: PathBuf,
+    /// Its folder of git mirrors.
     pub git_root: PathBuf,
+    /// Its folder of what setup commands made.
+    pub layers_root: PathBuf,
+    /// The address under which sandboxes on other machines reach the server.
+    pub public_url: Option<String>,
+    /// What sandboxes of a project that has not decided may reach.
+    pub default_egress: Egress,
+    /// The root file system of local sandboxes whose project names none.
+    pub root_fs: Option<String>,
+    /// How many processes and threads a sandbox may have.
+    pub pids: u32,
     /// How many sandboxes may be brought up at once.
     pub concurrent_starts: usize,
+    /// How many setup commands may run at once.
+    pub concurrent_setups: usize,
     /// How many sandboxes may live on this machine.
     pub max_sandboxes: usize,
+    /// With less free disk than this no sandbox is started, in bytes.
+    pub disk_free_bytes: u64,
+    /// How long a sandbox may wait for its turn.
+    pub pending_deadline: Duration,
     /// How long a sandbox may take from being asked for to its first event.
     pub creating_deadline: Duration,
     /// How long a finished agent's result may take to be recorded.
     pub completing_deadline: Duration,
+    /// How long a setup command may take.
+    pub setup_deadline: Duration,
+    /// How long a sandbox that is asked to end may take.
+    pub ending_grace: Duration,
+    /// What setup commands made is removed after so long without use.
+    pub layers_max_age: Duration,
+    /// All of it together may take this much, in bytes; what was used longest ago goes first.
+    pub layers_max_bytes: u64,
     /// Seconds between a worker's heartbeats.
     pub heartbeat_seconds: u64,
     /// Most turns an agent may take.
@@ -40,14 +72,27 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The defaults, with mirrors in `git_root`.
-    pub fn new(git_root: PathBuf) -> Self {
+    /// The defaults, with everything in `data_dir`.
+    pub fn new(data_dir: PathBuf) -> Self {
         Self {
-            git_root,
+            git_root: data_dir.join("git"),
+            layers_root: data_dir.join("layers"),
+            data_dir,
+            public_url: None,
+            default_egress: Egress::default(),
+            root_fs: None,
+            pids: 4096,
             concurrent_starts: 8,
+            concurrent_setups: 2,
             max_sandboxes: 200,
+            disk_free_bytes: 2 << 30,
+            pending_deadline: Duration::from_secs(24 * 3600),
             creating_deadline: Duration::from_secs(120),
             completing_deadline: Duration::from_secs(120),
+            setup_deadline: Duration::from_secs(15 * 60),
+            ending_grace: Duration::from_secs(20),
+            layers_max_age: Duration::from_secs(14 * 24 * 3600),
+            layers_max_bytes: 32 << 30,
             heartbeat_seconds: 30,
             max_turns: 50,
         }
@@ -59,8 +104,8 @@ impl Settings {
 pub struct Parts {
     /// The rows.
     pub store: Arc<dyn Store>,
-    /// What makes sandboxes.
-    pub provider: Arc<dyn Provider>,
+    /// What makes sandboxes, by name. Sandboxes of any other provider are left alone.
+    pub providers: BTreeMap<String, Arc<dyn Provider>>,
     /// Their doors.
     pub doors: Arc<dyn Doors>,
     /// The time.
@@ -71,11 +116,20 @@ pub struct Parts {
     pub settings: Settings,
     /// The git locks, shared with whatever else writes to mirrors.
     pub git_locks: Arc<ProjectLocks>,
+    /// Where tokens of private repositories are found; none means that there are none.
+    pub secrets: Option<Secrets>,
+    /// What setup commands made.
+    pub shelf: Shelf,
 }
 
 impl Parts {
     /// Where a project's mirror is.
     pub(crate) fn mirror_path(&self, project: &ProjectId) -> PathBuf {
         self.settings.git_root.join(format!("{project}.git"))
+    }
+
+    /// What makes sandboxes under this name, if this process has it.
+    pub(crate) fn provider(&self, name: &str) -> Option<&Arc<dyn Provider>> {
+        self.providers.get(name)
     }
 }

@@ -1,30 +1,102 @@
-//! Leftovers: things at the provider whose row is over or was never written.
+//! Compares rows with what the providers have, in both directions.
+//!
+//! What is at a provider without a living row is deleted; a row that should have a sandbox and has none fails
+//! with the reason. A provider or a store that does not answer decides nothing.
 
-use crate::Parts;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use sunaba_sandbox::{Provider, Status};
+use sunaba_store::SandboxFilter;
+use sunaba_types::{SandboxId, SandboxState};
+
+use crate::watch::{LIVING, LOOK_MAX};
+use crate::{Parts, driver, setup};
+
+/// One comparison of everything.
+pub(crate) async fn reconcile(parts: &Parts) {
+    for provider in parts.providers.values() {
+        remove_leftovers(parts, provider).await;
+        fail_rows_without_a_sandbox(parts, provider).await;
+    }
+    clear_layers(parts).await;
+}
 
 /// Deletes every sandbox at the provider that no living row speaks of.
-pub(crate) async fn remove_leftovers(parts: &Parts) {
-    let ids = match parts.provider.list().await {
+async fn remove_leftovers(parts: &Parts, provider: &Arc<dyn Provider>) {
+    let ids = match provider.list().await {
         Ok(ids) => ids,
         Err(error) => {
-            tracing::warn!(%error, "cannot list the provider's sandboxes");
+            tracing::warn!(provider = provider.name(), %error, "cannot list the provider's sandboxes");
             return;
         }
     };
     for id in ids {
-        let over = match parts.store.find_sandbox(&id).await {
-            Ok(row) => row.is_none_or(|sandbox| sandbox.state.is_terminal()),
-            Err(error) => {
-                tracing::warn!(%error, "cannot read a sandbox's row; leaving it alone");
-                continue;
-            }
-        };
-        if !over {
+        if !is_leftover(parts, &id).await {
             continue;
         }
-        match parts.provider.delete(&id).await {
+        match provider.delete(&id).await {
             Ok(()) => tracing::info!(sandbox = %id, "removed what was left of a sandbox"),
             Err(error) => tracing::warn!(sandbox = %id, %error, "cannot remove what is left of a sandbox"),
         }
     }
+}
+
+async fn is_leftover(parts: &Parts, id: &SandboxId) -> bool {
+    if setup::is_setup(id) {
+        return !parts.shelf.is_running(id);
+    }
+    match parts.store.find_sandbox(id).await {
+        Ok(row) => row.is_none_or(|sandbox| sandbox.state.is_terminal()),
+        Err(error) => {
+            tracing::warn!(%error, "cannot read a sandbox's row; leaving it alone");
+            false
+        }
+    }
+}
+
+/// Fails what should run and is not there. What is being created has a driver that knows better.
+async fn fail_rows_without_a_sandbox(parts: &Parts, provider: &Arc<dyn Provider>) {
+    let filter = SandboxFilter {
+        states: vec![SandboxState::Running],
+        provider: Some(provider.name().to_owned()),
+        limit: LOOK_MAX,
+        ..SandboxFilter::default()
+    };
+    let rows = match parts.store.list_sandboxes(filter).await {
+        Ok(rows) => rows,
+        Err(error) => {
+            tracing::warn!(%error, "cannot read the sandboxes; looking again within a minute");
+            return;
+        }
+    };
+    for row in rows {
+        if matches!(provider.status(&row.id).await, Ok(Status::Absent)) {
+            let words = format!("its sandbox is gone at the provider {}", provider.name());
+            tracing::warn!(sandbox = %row.id, "a sandbox that should run is not there");
+            driver::fail(parts, &row.id, &words).await;
+        }
+    }
+}
+
+/// Removes what setup commands made and nobody uses.
+async fn clear_layers(parts: &Parts) {
+    let mut living = HashSet::new();
+    for id in parts.shelf.users() {
+        match parts.store.find_sandbox(&id).await {
+            Ok(row) if row.as_ref().is_none_or(|row| row.state.is_terminal()) => {}
+            // A store that does not answer takes nothing away from anybody.
+            _ => drop(living.insert(id)),
+        }
+    }
+    let (now, set) = (parts.clock.now().into(), &parts.settings);
+    parts.shelf.clear(&living, now, set.layers_max_age, set.layers_max_bytes).await;
+}
+
+/// The names of providers that living rows have and this process has not.
+pub(crate) async fn unknown_providers(parts: &Parts) -> HashSet<String> {
+    let filter = SandboxFilter { states: LIVING.to_vec(), limit: LOOK_MAX, ..SandboxFilter::default() };
+    let rows = parts.store.list_sandboxes(filter).await.unwrap_or_default();
+    let names = rows.into_iter().map(|row| row.provider);
+    names.filter(|name| name != "external" && !parts.providers.contains_key(name)).collect()
 }

@@ -1,52 +1,74 @@
 //! The loop that gives every living sandbox its driver.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use serde_json::json;
 use sunaba_store::SandboxFilter;
 use sunaba_types::{Sandbox, SandboxId, SandboxState};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::driver::Driver;
-use crate::{Parts, reconcile};
+use crate::bring_up::Gates;
+use crate::driver::{self, Driver};
+use crate::record::record;
+use crate::{Parts, capacity, reconcile};
 
 /// The longest time between two looks at the rows.
 const POLL: Duration = Duration::from_secs(1);
 /// The shortest: a busy log must not keep the loop busy.
 const PAUSE: Duration = Duration::from_millis(20);
-/// How often leftovers are looked for.
+/// How often rows and providers are compared.
 const RECONCILE_EVERY: Duration = Duration::from_secs(60);
+/// Most rows in one look.
+pub(crate) const LOOK_MAX: u32 = 10_000;
 
-const LIVING: [SandboxState; 4] =
+pub(crate) const LIVING: [SandboxState; 4] =
     [SandboxState::Pending, SandboxState::Creating, SandboxState::Running, SandboxState::Completing];
 
-/// Looks after the sandboxes of one provider.
+/// What the loop has of a driver.
+#[derive(Debug)]
+struct Seat {
+    /// Told when the row says that the sandbox is over.
+    over: CancellationToken,
+    /// Where the driver sees its row.
+    row: watch::Sender<Sandbox>,
+}
+
+/// Looks after the sandboxes of the providers it is given.
 #[derive(Debug)]
 pub struct Orchestrator {
     parts: Arc<Parts>,
-    starts: Arc<Semaphore>,
+    gates: Arc<Gates>,
     drivers: JoinSet<SandboxId>,
     /// Which driver drives which sandbox, also when it panicked.
     driven_by: HashMap<tokio::task::Id, SandboxId>,
-    /// Told when the row says that the sandbox is over.
-    over: HashMap<SandboxId, CancellationToken>,
-    /// Looks for leftovers beside the loop: what is slow to delete must not hold up a start or a stop.
+    seats: HashMap<SandboxId, Seat>,
+    /// Sandboxes that wait for room, and what was said about it.
+    waiting: HashMap<SandboxId, String>,
+    /// Providers whose rows are left alone, once it was said.
+    left_alone: Arc<Mutex<HashSet<String>>>,
+    /// Compares beside the loop: what is slow to delete must not hold up a start or a stop.
     sweeper: JoinSet<()>,
 }
 
 impl Orchestrator {
-    /// Looks after the sandboxes of `parts.provider`.
+    /// Looks after the sandboxes of `parts.providers`.
     pub fn new(parts: Parts) -> Self {
-        let starts = Arc::new(Semaphore::new(parts.settings.concurrent_starts.max(1)));
+        let gates = Gates {
+            starts: Semaphore::new(parts.settings.concurrent_starts.max(1)),
+            setups: Semaphore::new(parts.settings.concurrent_setups.max(1)),
+        };
         Self {
             parts: Arc::new(parts),
-            starts,
+            gates: Arc::new(gates),
             drivers: JoinSet::new(),
             driven_by: HashMap::new(),
-            over: HashMap::new(),
+            seats: HashMap::new(),
+            waiting: HashMap::new(),
+            left_alone: Arc::default(),
             sweeper: JoinSet::new(),
         }
     }
@@ -75,12 +97,23 @@ impl Orchestrator {
         self.sweeper.shutdown().await;
     }
 
-    /// Starts looking for leftovers, unless the last look still goes on.
+    /// Starts comparing, unless the last comparison still goes on.
     fn sweep(&mut self) {
         while self.sweeper.try_join_next().is_some() {}
         if self.sweeper.is_empty() {
-            let parts = Arc::clone(&self.parts);
-            self.sweeper.spawn(async move { reconcile::remove_leftovers(&parts).await });
+            let (parts, left_alone) = (Arc::clone(&self.parts), Arc::clone(&self.left_alone));
+            self.sweeper.spawn(async move {
+                reconcile::reconcile(&parts).await;
+                for name in reconcile::unknown_providers(&parts).await {
+                    let mut said = left_alone.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    if said.insert(name.clone()) {
+                        tracing::warn!(
+                            provider = name,
+                            "there are sandboxes of a provider that this server does not have; they are left alone"
+                        );
+                    }
+                }
+            });
         }
     }
 
@@ -95,8 +128,9 @@ impl Orchestrator {
             }
         };
         self.tell_those_that_are_over(&living).await;
+        self.waiting.retain(|id, _| living.iter().any(|sandbox| sandbox.id == *id));
         for sandbox in living {
-            self.ensure_driver(sandbox);
+            self.ensure_driver(sandbox).await;
         }
     }
 
@@ -110,7 +144,7 @@ impl Orchestrator {
                 }
             };
             if let Some(id) = self.driven_by.remove(&task) {
-                self.over.remove(&id);
+                self.seats.remove(&id);
             }
         }
     }
@@ -119,42 +153,81 @@ impl Orchestrator {
     /// may be cut short, and what is told here is killed.
     async fn tell_those_that_are_over(&self, living: &[Sandbox]) {
         let ids: HashSet<&SandboxId> = living.iter().map(|sandbox| &sandbox.id).collect();
-        for (id, over) in self.over.iter().filter(|(id, over)| !ids.contains(id) && !over.is_cancelled()) {
+        for (id, seat) in
+            self.seats.iter().filter(|(id, seat)| !ids.contains(id) && !seat.over.is_cancelled())
+        {
             match self.parts.store.find_sandbox(id).await {
                 Ok(Some(row)) if !row.state.is_terminal() => {}
-                Ok(_) => over.cancel(),
+                Ok(_) => seat.over.cancel(),
                 Err(error) => tracing::warn!(sandbox = %id, %error, "cannot read the row; looking again"),
             }
         }
     }
 
     async fn living(&self) -> sunaba_store::Result<Vec<Sandbox>> {
-        let filter = SandboxFilter {
-            states: LIVING.to_vec(),
-            provider: Some(self.parts.provider.name().to_owned()),
-            limit: 10_000,
-            ..SandboxFilter::default()
-        };
-        let mut living = self.parts.store.list_sandboxes(filter).await?;
+        let mut living = Vec::new();
+        for name in self.parts.providers.keys() {
+            let filter = SandboxFilter {
+                states: LIVING.to_vec(),
+                provider: Some(name.clone()),
+                limit: LOOK_MAX,
+                ..SandboxFilter::default()
+            };
+            living.extend(self.parts.store.list_sandboxes(filter).await?);
+        }
         // Oldest first, so that what waited longest is started first.
-        living.reverse();
+        living.sort_by(|a, b| a.created_at.cmp(&b.created_at).then_with(|| a.id.cmp(&b.id)));
         Ok(living)
     }
 
-    fn ensure_driver(&mut self, sandbox: Sandbox) {
-        if self.over.contains_key(&sandbox.id) {
+    async fn ensure_driver(&mut self, sandbox: Sandbox) {
+        if let Some(seat) = self.seats.get(&sandbox.id) {
+            seat.row.send_if_modified(|known| {
+                let changed = known.state != sandbox.state;
+                *known = sandbox;
+                changed
+            });
             return;
         }
-        let is_new = sandbox.state == SandboxState::Pending;
-        if is_new && self.over.len() >= self.parts.settings.max_sandboxes {
-            // It stays pending; the row is looked at again when another one ends.
+        if sandbox.state == SandboxState::Pending
+            && let Some(lack) = capacity::lack(&self.parts.settings, self.seats.len())
+        {
+            self.wait(&sandbox, lack).await;
             return;
         }
+        let Some(provider) = self.parts.provider(&sandbox.provider).cloned() else { return };
+        self.waiting.remove(&sandbox.id);
         let over = CancellationToken::new();
-        self.over.insert(sandbox.id.clone(), over.clone());
-        let driver = Driver { parts: Arc::clone(&self.parts), starts: Arc::clone(&self.starts), over };
+        let (sender, row) = watch::channel(sandbox.clone());
+        self.seats.insert(sandbox.id.clone(), Seat { over: over.clone(), row: sender });
+        let driver = Driver {
+            parts: Arc::clone(&self.parts),
+            gates: Arc::clone(&self.gates),
+            provider,
+            over,
+            row,
+            minted: Mutex::default(),
+        };
         let id = sandbox.id.clone();
         let task = self.drivers.spawn(driver.drive(sandbox));
         self.driven_by.insert(task.id(), id);
+    }
+
+    /// Leaves a sandbox pending, says once why, and fails it when it waited too long.
+    async fn wait(&mut self, sandbox: &Sandbox, lack: String) {
+        let waited = self.parts.clock.now().duration_since(sandbox.created_at);
+        let most = self.parts.settings.pending_deadline;
+        if u64::try_from(waited.as_secs()).unwrap_or(0) >= most.as_secs() {
+            let words = format!("it waited {} h for its turn: {lack}", most.as_secs() / 3600);
+            driver::fail(&self.parts, &sandbox.id, &words).await;
+            return;
+        }
+        if !self.waiting.contains_key(&sandbox.id) {
+            if self.waiting.is_empty() {
+                tracing::warn!(reason = lack, "no sandbox is started; those that are asked for wait");
+            }
+            record(&self.parts, &sandbox.id, "sandbox.waiting", &json!({ "reason": lack })).await;
+            self.waiting.insert(sandbox.id.clone(), lack);
+        }
     }
 }

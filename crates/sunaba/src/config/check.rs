@@ -17,4 +17,18 @@ pub(super) fn across(config: &Config, values: &BTreeMap<&'static str, Value>, pr
             origin("listen"),
         ));
     }
+    if config.docker.remote && config.has_docker() && config.public_url.is_none() {
+        problems.push(format!(
+            "{}: docker.remote: sandboxes on another machine reach this server by its public address; set \
+             public_url (--public-url https://…)",
+            origin("docker.remote"),
+        ));
+    }
+    if config.secrets.key.is_some() && config.secrets.key_file.is_some() {
+        problems.push(format!(
+            "{}: secrets.key_file: the key is given twice; leave out this or secrets.key ({})",
+            origin("secrets.key_file"),
+            origin("secrets.key"),
+        ));
+    }
 }

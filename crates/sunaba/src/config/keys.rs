@@ -1,11 +1,13 @@
 //! The table of keys: every setting once, with its names, its default and what it may be.
 
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-
 use secrecy::SecretString;
+use sunaba_types::{EgressPreset, IsolationWanted};
 
-use super::tree::{AuthMode, Config, Database, LogFormat};
+use super::read::{
+    amount, boolean, database, directives, directory, docker_host, listed, not_blank, one_of, set, socket,
+    web_address, whole,
+};
+use super::tree::{AuthMode, Config, LogFormat};
 
 /// One setting.
 #[derive(Debug)]
@@ -111,12 +113,10 @@ pub(crate) const KEYS: &[Key] = &[
         name: "sandbox.provider",
         env: &["SANDBOX_PROVIDER"],
         default: Some("local"),
-        help: "What makes sandboxes: `local`, or `external` for ones that somebody else runs.",
+        help: "What makes sandboxes: `local`, `docker`, or `external` for ones that somebody else runs.",
         apply: |config, text| {
-            set(
-                &mut config.sandbox.provider,
-                one_of(text, &[("local", "local".to_owned()), ("external", "external".to_owned())]),
-            )
+            let choices = ["local", "docker", "external"].map(|name| (name, name.to_owned()));
+            set(&mut config.sandbox.provider, one_of(text, &choices))
         },
         ..PLAIN
     },
@@ -141,7 +141,7 @@ pub(crate) const KEYS: &[Key] = &[
         name: "sandbox.memory_gb",
         env: &["SANDBOX_MEMORY_GB"],
         default: Some("4"),
-        help: "Memory of a sandbox, in GiB. Kept with the sandbox, but not enforced yet.",
+        help: "Memory of a sandbox, in GiB.",
         apply: |config, text| set(&mut config.sandbox.resources.memory_gb, amount(text, 0.1, 4096.0)),
         ..PLAIN
     },
@@ -149,7 +149,7 @@ pub(crate) const KEYS: &[Key] = &[
         name: "sandbox.cpu",
         env: &["SANDBOX_CPU"],
         default: Some("2"),
-        help: "Processor cores of a sandbox. Kept with the sandbox, but not enforced yet.",
+        help: "Processor cores of a sandbox.",
         apply: |config, text| set(&mut config.sandbox.resources.cpu, amount(text, 0.1, 1024.0)),
         ..PLAIN
     },
@@ -157,8 +157,66 @@ pub(crate) const KEYS: &[Key] = &[
         name: "sandbox.disk_gb",
         env: &["SANDBOX_DISK_GB"],
         default: Some("8"),
-        help: "Disk of a sandbox, in GiB. Kept with the sandbox, but not enforced yet.",
+        help: "Disk of a sandbox, in GiB.",
         apply: |config, text| set(&mut config.sandbox.resources.disk_gb, amount(text, 0.1, 65536.0)),
+        ..PLAIN
+    },
+    Key {
+        name: "sandbox.pids",
+        env: &["SANDBOX_PIDS"],
+        default: Some("4096"),
+        help: "Processes and threads of a sandbox.",
+        apply: |config, text| set(&mut config.sandbox.pids, whole(text, 16, 4_194_304)),
+        ..PLAIN
+    },
+    Key {
+        name: "sandbox.isolation",
+        env: &["SANDBOX_ISOLATION"],
+        default: Some("sampled"),
+        help: "The least isolation a sandbox accepts: `strict` (every limit is kept by the kernel), `sampled` (by the kernel or by looking several times a second), `any` (what the host can do). A host that cannot do it refuses the sandbox; `sunaba doctor` says what it can do.",
+        apply: |config, text| {
+            let choices: Vec<_> =
+                IsolationWanted::ALL.iter().map(|wanted| (wanted.as_str(), *wanted)).collect();
+            set(&mut config.sandbox.isolation, one_of(text, &choices))
+        },
+        ..PLAIN
+    },
+    Key {
+        name: "sandbox.budget_usd",
+        env: &["MAX_BUDGET_USD"],
+        default: Some("10"),
+        help: "What a task may spend on models, all its attempts together, in US dollars; 0 means no bound.",
+        apply: |config, text| {
+            let budget = amount(text, 0.0, 1_000_000.0).map(|usd| (usd > 0.0).then_some(usd));
+            set(&mut config.sandbox.budget_usd, budget)
+        },
+        ..PLAIN
+    },
+    Key {
+        name: "sandbox.timeout_seconds",
+        env: &["SANDBOX_TIMEOUT_SECONDS"],
+        help: "How long a sandbox may run; then it is asked to end, and after 20 s ended. Default: no bound.",
+        apply: |config, text| {
+            set(
+                &mut config.sandbox.timeout_seconds,
+                whole(text, 1, 2_592_000).map(|seconds| Some(i64::from(seconds))),
+            )
+        },
+        ..PLAIN
+    },
+    Key {
+        name: "sandbox.image",
+        env: &["SANDBOX_IMAGE"],
+        default: Some("debian:stable-slim"),
+        help: "Image of container sandboxes whose project names none.",
+        apply: |config, text| set(&mut config.sandbox.image, not_blank(text)),
+        ..PLAIN
+    },
+    Key {
+        name: "sandbox.root_fs",
+        env: &["SANDBOX_ROOT_FS"],
+        help: "A directory that is the root file system of local sandboxes, read-only, in place of this host's `/usr`.",
+        apply: |config, text| set(&mut config.sandbox.root_fs, directory(text).map(Some)),
         ..PLAIN
     },
     Key {
@@ -187,6 +245,85 @@ pub(crate) const KEYS: &[Key] = &[
         ..PLAIN
     },
     Key {
+        name: "openai.api_key",
+        env: &["OPENAI_API_KEY"],
+        secret: true,
+        help: "Key for OpenAI's models, or those of whoever speaks their language. It stays at the gateway and never enters a sandbox.",
+        apply: |config, text| {
+            set(&mut config.openai.api_key, not_blank(text).map(|key| Some(SecretString::from(key))))
+        },
+        ..PLAIN
+    },
+    Key {
+        name: "openai.base_url",
+        env: &["OPENAI_BASE_URL"],
+        default: Some("https://api.openai.com"),
+        help: "Where the gateway sends requests in OpenAI's language.",
+        apply: |config, text| set(&mut config.openai.base_url, web_address(text)),
+        ..PLAIN
+    },
+    Key {
+        name: "gateway.prices",
+        env: &["SUNABA_PRICES"],
+        help: "A YAML file with prices of models, in place of the built-in table.",
+        apply: |config, text| set(&mut config.prices, directory(text).map(Some)),
+        ..PLAIN
+    },
+    Key {
+        name: "egress.default",
+        env: &["SUNABA_EGRESS"],
+        default: Some("none"),
+        help: "What sandboxes of a project that has not decided may reach: `none`, `registries` (public package registries), `open` (every public address).",
+        apply: |config, text| {
+            let choices: Vec<_> = EgressPreset::ALL.iter().map(|preset| (preset.as_str(), *preset)).collect();
+            set(&mut config.egress.default, one_of(text, &choices))
+        },
+        ..PLAIN
+    },
+    Key {
+        name: "egress.private_hosts",
+        env: &["SUNABA_PRIVATE_HOSTS"],
+        help: "Hosts and networks (with commas between them) that sandboxes may reach although their addresses are not public, where their project allows them: a registry of your own, `10.1.0.0/16`.",
+        apply: |config, text| {
+            config.egress.private_hosts = listed(text);
+            Ok(())
+        },
+        ..PLAIN
+    },
+    Key {
+        name: "docker.host",
+        env: &["DOCKER_HOST"],
+        default: Some("unix:///var/run/docker.sock"),
+        help: "Where the container daemon listens. The provider `docker` is there when `sandbox.provider` is `docker` or this is set.",
+        apply: |config, text| set(&mut config.docker.host, docker_host(text)),
+        ..PLAIN
+    },
+    Key {
+        name: "docker.remote",
+        env: &["SUNABA_DOCKER_REMOTE"],
+        default: Some("false"),
+        help: "Whether the container daemon is on another machine: its sandboxes come back through a tunnel, and `public_url` is needed.",
+        apply: |config, text| set(&mut config.docker.remote, boolean(text)),
+        ..PLAIN
+    },
+    Key {
+        name: "secrets.key",
+        env: &["SUNABA_SECRET_KEY"],
+        secret: true,
+        help: "The key that seals projects' secrets: 32 bytes in base64 (`openssl rand -base64 32`). Default: `secret.key` in the data directory, made at the first start. A server with another key than its store was first used with does not start.",
+        apply: |config, text| {
+            set(&mut config.secrets.key, not_blank(text).map(|key| Some(SecretString::from(key))))
+        },
+        ..PLAIN
+    },
+    Key {
+        name: "secrets.key_file",
+        env: &["SUNABA_SECRET_KEY_FILE"],
+        help: "A file with that key, readable for the server's user alone.",
+        apply: |config, text| set(&mut config.secrets.key_file, directory(text).map(Some)),
+        ..PLAIN
+    },
+    Key {
         name: "orchestrator.enabled",
         env: &["ORCHESTRATOR_ENABLED"],
         default: Some("true"),
@@ -200,6 +337,14 @@ pub(crate) const KEYS: &[Key] = &[
         default: Some("200"),
         help: "Most sandboxes that may live on this machine at once.",
         apply: |config, text| set(&mut config.orchestrator.max_sandboxes, whole(text, 1, 100_000)),
+        ..PLAIN
+    },
+    Key {
+        name: "orchestrator.disk_free_gb",
+        env: &["SUNABA_DISK_FREE_GB"],
+        default: Some("2"),
+        help: "With less free disk than this in the data directory, in GiB, no sandbox is started; those that are asked for wait.",
+        apply: |config, text| set(&mut config.orchestrator.disk_free_gb, amount(text, 0.0, 1_048_576.0)),
         ..PLAIN
     },
     Key {
@@ -223,104 +368,4 @@ pub(crate) const KEYS: &[Key] = &[
 /// The key of this name.
 pub(super) fn find(name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.name == name)
-}
-
-fn set<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
-    *place = value?;
-    Ok(())
-}
-
-fn socket(text: &str) -> Result<SocketAddr, String> {
-    let with_host = if let Some(port) = text.strip_prefix(':') {
-        format!("127.0.0.1:{port}")
-    } else {
-        text.replacen("localhost:", "127.0.0.1:", 1)
-    };
-    with_host.parse().map_err(|_| "is not an address with a port; write 127.0.0.1:18000".to_owned())
-}
-
-fn directory(text: &str) -> Result<PathBuf, String> {
-    if text.trim().is_empty() {
-        return Err("is empty; write a path".to_owned());
-    }
-    std::path::absolute(Path::new(text)).map_err(|error| format!("is not a path: {error}"))
-}
-
-fn web_address(text: &str) -> Result<String, String> {
-    let url = reqwest::Url::parse(text).map_err(|_| "is not an address; write https://host".to_owned())?;
-    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
-        return Err("must start with http:// or https:// and name a host".to_owned());
-    }
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err("must not hold a user name or password".to_owned());
-    }
-    Ok(text.trim_end_matches('/').to_owned())
-}
-
-fn database(text: &str) -> Result<Database, String> {
-    if text.starts_with("postgres://") || text.starts_with("postgresql://") {
-        return Err("names PostgreSQL, which this version cannot use yet; leave it out for SQLite".to_owned());
-    }
-    let path = text.strip_prefix("sqlite://").or_else(|| text.strip_prefix("sqlite:"));
-    match path {
-        Some(path) if !path.is_empty() && !path.starts_with(":memory:") => {
-            directory(path).map(Database::File)
-        }
-        _ => Err("is not a database address; write sqlite:/path/to/file.db".to_owned()),
-    }
-}
-
-fn one_of<T: Clone>(text: &str, choices: &[(&str, T)]) -> Result<T, String> {
-    if let Some((_, value)) = choices.iter().find(|(name, _)| *name == text) {
-        return Ok(value.clone());
-    }
-    let names = choices.iter().map(|(name, _)| *name);
-    let listed = names.clone().collect::<Vec<_>>().join(" or ");
-    match super::suggest::nearest(text, names) {
-        Some(known) => Err(format!("must be {listed}; did you mean {known:?}?")),
-        None => Err(format!("must be {listed}")),
-    }
-}
-
-fn boolean(text: &str) -> Result<bool, String> {
-    match text.to_ascii_lowercase().as_str() {
-        "true" | "yes" | "on" | "1" => Ok(true),
-        "false" | "no" | "off" | "0" => Ok(false),
-        _ => Err("must be true or false".to_owned()),
-    }
-}
-
-fn amount(text: &str, least: f64, most: f64) -> Result<f64, String> {
-    let number: Option<f64> = text.trim().parse().ok();
-    number
-        .filter(|number| (least..=most).contains(number))
-        .ok_or_else(|| format!("must be a number from {least} to {most}"))
-}
-
-fn whole(text: &str, least: u32, most: u32) -> Result<u32, String> {
-    let number: Option<u32> = text.trim().parse().ok();
-    number
-        .filter(|number| (least..=most).contains(number))
-        .ok_or_else(|| format!("must be a whole number from {least} to {most}"))
-}
-
-fn not_blank(text: &str) -> Result<String, String> {
-    let text = text.trim();
-    if text.is_empty() { Err("is empty".to_owned()) } else { Ok(text.to_owned()) }
-}
-
-fn directives(text: &str) -> Result<String, String> {
-    const LEVELS: &[&str] = &["error", "warn", "info", "debug", "trace", "off"];
-    for word in text.split(',').map(str::trim) {
-        // A word alone would be taken for a part of the program that does not exist.
-        let is_level = LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word));
-        if !is_level && !word.contains(['=', '[']) {
-            let meant = super::suggest::nearest(word, LEVELS.iter().copied());
-            let meant = meant.map(|level| format!("; did you mean {level:?}?")).unwrap_or_default();
-            return Err(format!("is not a log level; it must be {}{meant}", LEVELS.join(", ")));
-        }
-    }
-    tracing_subscriber::EnvFilter::try_new(text)
-        .map(|_| text.to_owned())
-        .map_err(|error| format!("is not a log level: {error}"))
 }

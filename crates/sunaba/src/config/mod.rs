@@ -8,6 +8,7 @@
 mod check;
 mod file;
 mod keys;
+mod read;
 mod show;
 mod suggest;
 #[cfg(test)]
@@ -20,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use keys::{KEYS, Key};
 pub(crate) use show::{reference, to_json, to_text};
-pub(crate) use tree::{AuthMode, Config, LogFormat};
+pub(crate) use tree::{AuthMode, Config, LogFormat, ModelConfig};
 
 /// The file that is read from the data directory when no file is named.
 const DEFAULT_FILE: &str = "sunaba.yaml";
@@ -124,6 +125,8 @@ pub(crate) fn load(outside: &Outside) -> Result<Loaded, ConfigError> {
             problems.push(impossible(key, value, &why));
         }
     }
+    let origin = values.get("docker.host").map(|value| &value.origin);
+    config.docker.named = origin.is_some_and(|origin| *origin != Origin::Default);
     if problems.is_empty() {
         check::across(&config, &values, &mut problems);
     }

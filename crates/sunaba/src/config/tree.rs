@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use secrecy::SecretString;
-use sunaba_types::Resources;
+use sunaba_types::{EgressPreset, IsolationWanted, Resources};
 
 /// Whether callers must show a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,13 +53,54 @@ pub(crate) struct SandboxConfig {
     pub(crate) model: Option<String>,
     /// What it may use.
     pub(crate) resources: Resources,
+    /// Its processes and threads.
+    pub(crate) pids: u32,
+    /// The least isolation it accepts.
+    pub(crate) isolation: IsolationWanted,
+    /// What its task may spend on models; none means no bound.
+    pub(crate) budget_usd: Option<f64>,
+    /// How long it may run; none means no bound.
+    pub(crate) timeout_seconds: Option<i64>,
+    /// The image of container sandboxes.
+    pub(crate) image: String,
+    /// The root file system of local sandboxes; none means this host's `/usr`.
+    pub(crate) root_fs: Option<PathBuf>,
     /// The worker program that is bound into local sandboxes; none means beside this program.
     pub(crate) worker_program: Option<PathBuf>,
 }
 
-/// The model provider behind the gateway.
+/// What sandboxes may reach.
 #[derive(Debug, Clone)]
-pub(crate) struct AnthropicConfig {
+pub(crate) struct EgressConfig {
+    /// What those of a project that has not decided may.
+    pub(crate) default: EgressPreset,
+    /// What may be reached although its addresses are not public.
+    pub(crate) private_hosts: Vec<String>,
+}
+
+/// The container daemon.
+#[derive(Debug, Clone)]
+pub(crate) struct DockerConfig {
+    /// Where it listens.
+    pub(crate) host: String,
+    /// Whether it is on another machine.
+    pub(crate) remote: bool,
+    /// Whether somebody named it.
+    pub(crate) named: bool,
+}
+
+/// What seals projects' secrets.
+#[derive(Debug, Clone)]
+pub(crate) struct SecretsConfig {
+    /// The key itself.
+    pub(crate) key: Option<SecretString>,
+    /// A file that holds it.
+    pub(crate) key_file: Option<PathBuf>,
+}
+
+/// A model provider behind the gateway.
+#[derive(Debug, Clone)]
+pub(crate) struct ModelConfig {
     /// The key; it never leaves the gateway.
     pub(crate) api_key: Option<SecretString>,
     /// Where requests go.
@@ -73,6 +114,8 @@ pub(crate) struct OrchestratorConfig {
     pub(crate) enabled: bool,
     /// How many sandboxes may live on this machine.
     pub(crate) max_sandboxes: u32,
+    /// With less free disk, in GiB, none is started.
+    pub(crate) disk_free_gb: f64,
     /// Most turns an agent may take.
     pub(crate) max_turns: u32,
     /// Seconds between a worker's heartbeats.
@@ -98,8 +141,18 @@ pub(crate) struct Config {
     pub(crate) log: LogConfig,
     /// Sandboxes.
     pub(crate) sandbox: SandboxConfig,
-    /// The model provider.
-    pub(crate) anthropic: AnthropicConfig,
+    /// Anthropic's models.
+    pub(crate) anthropic: ModelConfig,
+    /// OpenAI's models.
+    pub(crate) openai: ModelConfig,
+    /// A file with prices of models.
+    pub(crate) prices: Option<PathBuf>,
+    /// What sandboxes may reach.
+    pub(crate) egress: EgressConfig,
+    /// The container daemon.
+    pub(crate) docker: DockerConfig,
+    /// What seals projects' secrets.
+    pub(crate) secrets: SecretsConfig,
     /// What this process does.
     pub(crate) orchestrator: OrchestratorConfig,
 }
@@ -120,12 +173,24 @@ impl Config {
                 runtime: String::new(),
                 model: None,
                 resources: Resources::default(),
+                pids: 0,
+                isolation: IsolationWanted::Strict,
+                budget_usd: None,
+                timeout_seconds: None,
+                image: String::new(),
+                root_fs: None,
                 worker_program: None,
             },
-            anthropic: AnthropicConfig { api_key: None, base_url: String::new() },
+            anthropic: ModelConfig { api_key: None, base_url: String::new() },
+            openai: ModelConfig { api_key: None, base_url: String::new() },
+            prices: None,
+            egress: EgressConfig { default: EgressPreset::None, private_hosts: Vec::new() },
+            docker: DockerConfig { host: String::new(), remote: false, named: false },
+            secrets: SecretsConfig { key: None, key_file: None },
             orchestrator: OrchestratorConfig {
                 enabled: true,
                 max_sandboxes: 0,
+                disk_free_gb: 0.0,
                 max_turns: 0,
                 heartbeat_seconds: 0,
             },
@@ -138,6 +203,11 @@ impl Config {
             Database::InDataDir => self.data_dir.join("sunaba.db"),
             Database::File(path) => path.clone(),
         }
+    }
+
+    /// Whether containers are a choice.
+    pub(crate) fn has_docker(&self) -> bool {
+        self.docker.named || self.sandbox.provider == "docker"
     }
 
     /// The model a sandbox speaks to when nobody names one.

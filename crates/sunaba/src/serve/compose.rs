@@ -2,24 +2,25 @@
 //!
 //! Each part gets its own piece of the configuration, never the whole tree.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use sunaba_gateway::{GatewayConfig, GatewayState, Upstream};
+use sunaba_gateway::GatewayState;
 use sunaba_git::ProjectLocks;
-use sunaba_orchestrator::Orchestrator;
-use sunaba_sandbox::{LocalOptions, LocalProvider, Provider};
+use sunaba_orchestrator::{Orchestrator, Shelf};
+use sunaba_sandbox::Provider;
+use sunaba_secrets::Secrets;
 use sunaba_server::{AppState, BlobFiles, Doors, ServerConfig};
 use sunaba_store::Store;
 use sunaba_store_sqlite::{Options, SqliteStore};
-use sunaba_types::{Clock, SystemClock};
+use sunaba_types::{Clock, Egress, SystemClock};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::sources::{BlobScripts, MirrorDiffs, ProviderLogs, ServerDoors};
-use super::worker_program;
+use super::gateway;
+use super::providers::{self, ProviderUsage, Providers, Reports};
+use super::sources::{MirrorDiffs, ProviderLogs, ServerDoors};
 use crate::client::TOKEN_FILE;
 use crate::config::{AuthMode, Config};
 use crate::failure::{Failure, Outcome};
@@ -56,42 +57,41 @@ impl Parts {
             .await
             .map_err(|error| Failure::Other(error.into()))?;
 
+        let secrets = gateway::secrets(config, &store).await?;
         let git_root = config.data_dir.join("git");
         std::fs::create_dir_all(&git_root)?;
         let blobs = BlobFiles::new(config.data_dir.join("blobs"));
         let locks = Arc::new(ProjectLocks::default());
-        let provider = local_provider(config)?;
-        let gateway = gateway(config, &store, &blobs, &locks, git_root.clone())?;
+        let providers = providers::compose(config)?;
+        let gateway =
+            gateway::gateway(config, &store, &clock, &blobs, &locks, &secrets, git_root.clone()).await?;
 
         let mut parts = sunaba_server::Parts::new(
             Arc::clone(&store),
             Arc::clone(&clock),
             blobs,
-            server_config(config),
+            server_config(config, &providers),
             stop.clone(),
         );
-        parts.diffs = Some(Arc::new(MirrorDiffs { git_root: git_root.clone() }));
-        parts.logs = Some(Arc::new(ProviderLogs { provider: Arc::clone(&provider) }));
+        parts.diffs = Some(Arc::new(MirrorDiffs { git_root }));
+        parts.logs = Some(Arc::new(ProviderLogs { providers: providers.clone() }));
+        parts.usage = Some(Arc::new(ProviderUsage(providers.clone())));
+        parts.providers = Some(Arc::new(Reports {
+            providers: providers.clone(),
+            data_dir: config.data_dir.clone(),
+            docker_is_remote: config.docker.remote,
+        }));
+        parts.secrets = Some(secrets.clone());
         parts.metrics = Some(sunaba_server::telemetry::install());
         let state = AppState::new(parts);
         let gateway_routes = sunaba_gateway::router(gateway.clone());
         let router = sunaba_server::app(state.clone(), Some(gateway_routes));
-        let doors = Doors::new(router.clone(), stop.clone());
+        let doors = Doors::new(router.clone(), stop.clone()).with_egress(gateway::egress(config, &store)?);
 
         let orchestrator = config.orchestrator.enabled.then(|| {
-            Orchestrator::new(sunaba_orchestrator::Parts {
-                store: Arc::clone(&store),
-                provider: Arc::clone(&provider),
-                doors: Arc::new(ServerDoors(doors.clone())),
-                clock,
-                mint_token: sunaba_server::auth::mint_sandbox,
-                settings: orchestrator_settings(config, git_root),
-                git_locks: locks,
-            })
+            say_isolation(&providers);
+            orchestrator(config, &store, clock, &doors, locks, providers, secrets)
         });
-        if orchestrator.is_some() {
-            say_isolation(&*provider).await;
-        }
         let serving = Box::pin(sunaba_server::serve(listener, router, stop.clone()));
         Ok(Self { store, state, serving, doors, gateway, orchestrator })
     }
@@ -133,7 +133,7 @@ async fn open_store(config: &Config, clock: &Arc<dyn Clock>) -> Outcome<Arc<dyn 
     Ok(store)
 }
 
-fn server_config(config: &Config) -> ServerConfig {
+fn server_config(config: &Config, providers: &Providers) -> ServerConfig {
     ServerConfig {
         auth: match config.auth {
             AuthMode::Required => sunaba_server::AuthMode::Required,
@@ -141,60 +141,76 @@ fn server_config(config: &Config) -> ServerConfig {
         },
         auto_register_sandboxes: config.auto_register_sandboxes,
         default_provider: config.sandbox.provider.clone(),
-        providers: vec!["local".to_owned(), "external".to_owned()],
+        providers: providers.keys().cloned().chain(["external".to_owned()]).collect(),
         default_runtime: config.sandbox.runtime.clone(),
         default_model: config.default_model(),
         default_resources: config.sandbox.resources,
+        default_isolation: config.sandbox.isolation,
+        default_budget_usd: config.sandbox.budget_usd,
+        default_timeout_seconds: config.sandbox.timeout_seconds,
         // A toolchain must never show a sandbox the server's own data.
         protected_paths: vec![config.data_dir.clone()],
         ..ServerConfig::default()
     }
 }
 
-fn gateway(
+fn orchestrator(
     config: &Config,
     store: &Arc<dyn Store>,
-    blobs: &BlobFiles,
-    locks: &Arc<ProjectLocks>,
-    git_root: PathBuf,
-) -> Outcome<GatewayState> {
-    GatewayState::new(GatewayConfig {
+    clock: Arc<dyn Clock>,
+    doors: &Doors,
+    git_locks: Arc<ProjectLocks>,
+    providers: Providers,
+    secrets: Secrets,
+) -> Orchestrator {
+    let settings = orchestrator_settings(config);
+    Orchestrator::new(sunaba_orchestrator::Parts {
         store: Arc::clone(store),
-        git_root,
-        locks: Arc::clone(locks),
-        scripts: Arc::new(BlobScripts(blobs.clone())),
-        anthropic: Upstream {
-            base_url: config.anthropic.base_url.clone(),
-            api_key: config.anthropic.api_key.clone(),
-        },
+        providers,
+        doors: Arc::new(ServerDoors(doors.clone())),
+        clock,
+        mint_token: sunaba_server::auth::mint_sandbox,
+        shelf: Shelf::new(settings.layers_root.clone()),
+        settings,
+        git_locks,
+        secrets: Some(secrets),
     })
-    .map_err(|error| Failure::Other(error.into()))
 }
 
-fn local_provider(config: &Config) -> Outcome<Arc<dyn Provider>> {
-    let worker_program = worker_program::locate(config.sandbox.worker_program.as_deref(), &config.data_dir)?;
-    let provider = LocalProvider::new(LocalOptions {
-        root: config.data_dir.join("sandboxes"),
-        logs: config.data_dir.join("output"),
-        worker_program,
-    });
-    Ok(Arc::new(provider.map_err(|error| Failure::Other(error.into()))?))
-}
-
-fn orchestrator_settings(config: &Config, git_root: PathBuf) -> sunaba_orchestrator::Settings {
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a checked amount of disk; a float's cast saturates"
+)]
+fn orchestrator_settings(config: &Config) -> sunaba_orchestrator::Settings {
     let set = &config.orchestrator;
     sunaba_orchestrator::Settings {
+        public_url: config.public_url.clone(),
+        default_egress: Egress { preset: config.egress.default, allow: Vec::new() },
+        root_fs: config.sandbox.root_fs.as_ref().map(|path| path.to_string_lossy().into_owned()),
+        pids: config.sandbox.pids,
+        disk_free_bytes: (set.disk_free_gb * 1_073_741_824.0) as u64,
         max_sandboxes: usize::try_from(set.max_sandboxes).unwrap_or(usize::MAX),
         heartbeat_seconds: u64::from(set.heartbeat_seconds),
         max_turns: set.max_turns,
-        ..sunaba_orchestrator::Settings::new(git_root)
+        ..sunaba_orchestrator::Settings::new(config.data_dir.clone())
     }
 }
 
-/// Says what this host can enforce; a host that cannot isolate still serves sandboxes of others.
-async fn say_isolation(provider: &dyn Provider) {
-    match provider.isolation().await {
-        Ok(isolation) => tracing::info!(level = %isolation.level(), "local sandboxes can be isolated"),
-        Err(error) => tracing::warn!(%error, "local sandboxes cannot be started on this host"),
+/// Says in the log what this host can enforce; a host that cannot isolate still serves sandboxes of others.
+/// Beside the start: looking may take longer than a start should.
+fn say_isolation(providers: &Providers) {
+    for provider in providers.values().cloned() {
+        tokio::spawn(async move {
+            let name = provider.name();
+            match Provider::isolation(&*provider).await {
+                Ok(isolation) => {
+                    tracing::info!(provider = name, level = %isolation.level(), "sandboxes can be isolated")
+                }
+                Err(error) => tracing::warn!(
+                    provider = name, %error, "no sandbox can be started; `sunaba doctor` says what to do"
+                ),
+            }
+        });
     }
 }

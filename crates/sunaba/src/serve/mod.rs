@@ -7,8 +7,10 @@
 
 mod announce;
 mod compose;
+mod gateway;
 mod lock;
 mod logging;
+pub(crate) mod providers;
 mod sources;
 mod worker_program;
 

@@ -2,15 +2,15 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use sunaba_gateway::ScriptSource;
 use sunaba_git::Mirror;
-use sunaba_sandbox::Provider;
 use sunaba_server::{BlobFiles, DiffSource, LogSource, SourceError};
 use sunaba_types::{BlobHash, Sandbox, SandboxId};
+
+use super::providers::Providers;
 
 /// Most output that is gone through to find its end, in bytes.
 const OUTPUT_MAX_BYTES: u64 = 256 * 1024 * 1024;
@@ -40,6 +40,10 @@ impl sunaba_orchestrator::Doors for ServerDoors {
 
     async fn close(&self, id: &SandboxId) {
         self.0.close(id).await;
+    }
+
+    fn has_tunnel(&self, _id: &SandboxId) -> bool {
+        false
     }
 }
 
@@ -77,22 +81,20 @@ impl DiffSource for MirrorDiffs {
 #[derive(Debug)]
 pub(super) struct ProviderLogs {
     /// What made the sandboxes.
-    pub(super) provider: Arc<dyn Provider>,
+    pub(super) providers: Providers,
 }
 
 #[async_trait]
 impl LogSource for ProviderLogs {
     async fn raw_output(&self, sandbox: &Sandbox, max_bytes: u64) -> Result<Bytes, SourceError> {
-        if sandbox.provider != self.provider.name() {
-            return Err(SourceError::Absent(
-                "this sandbox runs elsewhere; its output is not here".to_owned(),
-            ));
-        }
+        let provider = self.providers.get(&sandbox.provider).ok_or_else(|| {
+            SourceError::Absent("this sandbox runs elsewhere; its output is not here".to_owned())
+        })?;
         let keep = usize::try_from(max_bytes).unwrap_or(usize::MAX);
         let mut kept: Vec<u8> = Vec::new();
         let mut offset = 0;
         while offset < OUTPUT_MAX_BYTES {
-            let piece = match self.provider.output(&sandbox.id, offset, OUTPUT_PIECE_BYTES).await {
+            let piece = match provider.output(&sandbox.id, offset, OUTPUT_PIECE_BYTES).await {
                 Ok(piece) => piece,
                 Err(sunaba_sandbox::Error::NotFound(_)) => {
                     return Err(SourceError::Absent("nothing was printed yet".to_owned()));
