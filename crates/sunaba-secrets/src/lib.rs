@@ -10,9 +10,11 @@ mod vault;
 pub use key::{KeyError, SecretKey};
 pub use vault::{CannotOpen, Vault};
 
+/// What values are handed in and out as: never shown by accident.
+pub use secrecy::{ExposeSecret, SecretString};
+
 use std::sync::Arc;
 
-use secrecy::SecretString;
 use sunaba_store::{SecretName, Store};
 use sunaba_types::ProjectId;
 

@@ -18,8 +18,8 @@ const CHECK_PLACE: &[u8] = b"check";
 /// The sealed value does not open with this key.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the secret key is not the one that sealed this server's secrets; start with the old SUNABA_SECRET_KEY, \
-     or delete the secrets and set them again"
+    "the secret key is not the one that sealed this server's secrets; start with the key it was first started \
+     with (SUNABA_SECRET_KEY, SUNABA_SECRET_KEY_FILE, or secret.key in its data directory)"
 )]
 pub struct CannotOpen;
 

@@ -60,7 +60,7 @@ fn is_public(path: &str) -> bool {
 }
 
 fn operations(item: &mut PathItem) -> impl Iterator<Item = (bool, &mut Operation)> {
-    [&mut item.get, &mut item.post, &mut item.delete]
+    [&mut item.get, &mut item.post, &mut item.put, &mut item.patch, &mut item.delete]
         .into_iter()
         .filter_map(|operation| operation.as_mut())
         .map(|operation| (operation.request_body.is_some(), operation))
@@ -71,7 +71,11 @@ fn add_errors(path: &str, takes_body: bool, operation: &mut Operation) {
     let takes_json = takes_body && !path.ends_with("/blobs");
     let named = path.contains('{');
     let asks = operation.parameters.as_ref().is_some_and(|list| !list.is_empty());
-    let changes = takes_body || operation.operation_id.as_deref() == Some("cancel_sandbox");
+    // A worker that has lost its standing is told so wherever it asks.
+    let conflicts = match operation.operation_id.as_deref() {
+        Some("cancel_sandbox" | "take_messages" | "get_sandbox_task") => true,
+        _ => takes_body && (path.starts_with("/api/v1/sandboxes") || path.starts_with("/api/v1/projects/")),
+    };
     let refers = named || (takes_json && path != "/api/v1/projects") || path == "/metrics";
     let checked = named || takes_json || asks;
     let errors = [
@@ -80,7 +84,7 @@ fn add_errors(path: &str, takes_body: bool, operation: &mut Operation) {
         (!is_public(path), "403", "The token does not open this"),
         (refers, "404", "There is no such thing, or the token may not know of it"),
         (takes_json, "408", "The body came too slowly"),
-        (changes && path.starts_with("/api/v1/sandboxes"), "409", "The present state does not allow it"),
+        (conflicts, "409", "The present state does not allow it"),
         (takes_body, "413", "The body is too large"),
         (takes_json, "415", "The body is not sent as JSON"),
         (checked, "422", "A field or parameter is not valid; `errors` names it"),

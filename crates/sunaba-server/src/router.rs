@@ -11,7 +11,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::api::{blobs, live, ops, projects, sandboxes, tasks, tickets, tokens};
+use crate::api::{blobs, live, ops, projects, sandboxes, system, tasks, tickets, tokens};
 use crate::layers::{gate, measure, observe};
 use crate::{ApiError, AppState, openapi};
 
@@ -41,8 +41,7 @@ pub(crate) fn documented() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .merge(sandbox_routes())
         .merge(log_routes())
-        .routes(routes!(projects::create::create, projects::list::list))
-        .routes(routes!(projects::show::show))
+        .merge(project_routes())
         .routes(routes!(tickets::create::create, tickets::list::list))
         .routes(routes!(tickets::show::show))
         .routes(routes!(tasks::create::create, tasks::list::list))
@@ -52,9 +51,19 @@ pub(crate) fn documented() -> OpenApiRouter<AppState> {
         .routes(routes!(blobs::upload::upload))
         .routes(routes!(blobs::fetch::fetch))
         .routes(routes!(live::ws::ws))
+        .routes(routes!(system::isolation::isolation))
         .routes(routes!(ops::healthz::healthz))
         .routes(routes!(ops::readyz::readyz))
         .routes(routes!(ops::metrics::metrics))
+}
+
+fn project_routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .routes(routes!(projects::create::create, projects::list::list))
+        .routes(routes!(projects::show::show, projects::update::update))
+        .routes(routes!(projects::usage::usage))
+        .routes(routes!(projects::secrets::list::list))
+        .routes(routes!(projects::secrets::put::put, projects::secrets::delete::delete))
 }
 
 fn sandbox_routes() -> OpenApiRouter<AppState> {
@@ -67,6 +76,7 @@ fn sandbox_routes() -> OpenApiRouter<AppState> {
         .routes(routes!(sandboxes::history::history))
         .routes(routes!(sandboxes::diff::diff))
         .routes(routes!(sandboxes::logs::logs))
+        .routes(routes!(sandboxes::usage::usage))
         .routes(routes!(sandboxes::post_blob::post_blob))
 }
 

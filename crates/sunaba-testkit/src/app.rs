@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::json;
+use sunaba_secrets::{SecretKey, Secrets, Vault};
 use sunaba_server::{AppState, BlobFiles, Parts, ServerConfig, auth};
 use sunaba_store::{NewProject, NewSandbox, NewTask, NewTicket, NewToken, SandboxChange, Store};
 use sunaba_store_sqlite::{Options, SqliteStore};
@@ -25,6 +26,7 @@ pub struct Setup {
     clock: Option<Arc<dyn Clock>>,
     gateway: Option<axum::Router>,
     compose: Option<Compose>,
+    without_vault: bool,
 }
 
 impl std::fmt::Debug for Setup {
@@ -62,6 +64,13 @@ impl Setup {
         self
     }
 
+    /// Leaves the key for secrets out.
+    #[must_use]
+    pub fn without_vault(mut self) -> Self {
+        self.without_vault = true;
+        self
+    }
+
     /// Starts the server in a new directory.
     pub async fn start(self) -> TestApp {
         let dir = tempfile::tempdir().expect("a temporary directory");
@@ -79,6 +88,9 @@ impl Setup {
         let shutdown = CancellationToken::new();
         let blobs = BlobFiles::new(dir.path().join("blobs"));
         let mut parts = Parts::new(Arc::clone(&store), clock, blobs, self.config, shutdown.clone());
+        if !self.without_vault {
+            parts.secrets = Some(open_vault(&store, dir.path()).await);
+        }
         if let Some(compose) = self.compose {
             compose(&mut parts);
         }
@@ -192,12 +204,17 @@ impl TestApp {
 
     /// A new project on a repository of its own.
     pub async fn project(&self, name: &str) -> Project {
+        self.project_with(name, ProjectSettings::default()).await
+    }
+
+    /// A new project with these settings.
+    pub async fn project_with(&self, name: &str, settings: ProjectSettings) -> Project {
         let project = NewProject {
             name: name.to_owned(),
             repo_path: Some(self.repository(name).display().to_string()),
             repo_url: None,
             default_branch: "main".to_owned(),
-            settings: ProjectSettings::default(),
+            settings,
         };
         self.store.ensure_project(project).await.expect("a project")
     }
@@ -251,6 +268,20 @@ impl TestApp {
         self.store.change_sandbox(&sandbox.id, change).await.expect("it is being created")
     }
 
+    /// Ends a sandbox and starts another attempt at its task; gives the new sandbox.
+    pub async fn supersede(&self, work: &Work) -> Sandbox {
+        let steps = [
+            (Some(sunaba_engine::SandboxTrigger::Fail), sunaba_engine::TaskTrigger::Fail),
+            (None, sunaba_engine::TaskTrigger::Retry),
+        ];
+        for (trigger, task_trigger) in steps {
+            let change =
+                SandboxChange { trigger, task_trigger: Some(task_trigger), ..SandboxChange::default() };
+            self.store.change_sandbox(&work.sandbox.id, change).await.expect("a legal step");
+        }
+        self.sandbox(&work.task).await
+    }
+
     /// A project with a task, its sandbox and its worker.
     pub async fn work(&self, name: &str) -> Work {
         let project = self.project(name).await;
@@ -287,6 +318,12 @@ impl TestApp {
         .await;
         Arc::clone(&self.dir)
     }
+}
+
+/// The secrets of a store, with the key in the data directory.
+async fn open_vault(store: &Arc<dyn Store>, dir: &Path) -> Secrets {
+    let key = SecretKey::read_or_make(&dir.join("secret.key")).expect("a key");
+    Secrets::open(Arc::clone(store), Vault::new(&key)).await.expect("the same key as before")
 }
 
 fn blank_token(kind: TokenKind) -> NewToken {

@@ -118,6 +118,21 @@ impl Client {
         self.send(request).await
     }
 
+    /// PUT with JSON.
+    pub async fn put(&self, path: &str, body: Value) -> Answer {
+        self.with_body(Method::PUT, path, body).await
+    }
+
+    /// PATCH with JSON.
+    pub async fn patch(&self, path: &str, body: Value) -> Answer {
+        self.with_body(Method::PATCH, path, body).await
+    }
+
+    async fn with_body(&self, method: Method, path: &str, body: Value) -> Answer {
+        let request = self.request(method, path).header("content-type", "application/json");
+        self.send(request.body(body.to_string())).await
+    }
+
     /// DELETE.
     pub async fn delete(&self, path: &str) -> Answer {
         self.send(self.request(Method::DELETE, path)).await

@@ -2,12 +2,15 @@
 
 pub(crate) mod blobs;
 pub(crate) mod live;
+mod models;
 pub(crate) mod ops;
 pub(crate) mod projects;
 pub(crate) mod sandboxes;
+pub(crate) mod system;
 pub(crate) mod tasks;
 pub(crate) mod tickets;
 pub(crate) mod tokens;
+mod usage;
 mod views;
 
 use axum::response::{IntoResponse, Response};

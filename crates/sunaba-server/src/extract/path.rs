@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use axum::extract::{FromRequestParts, Path};
 use http::StatusCode;
 use http::request::Parts;
-use sunaba_types::{BlobHash, IdError};
+use sunaba_types::{BlobHash, IdError, ProjectId};
 
 use crate::{ApiError, AppState};
 
@@ -38,4 +38,35 @@ impl FromRequestParts<AppState> for BlobPath {
         let raw = segment(parts, state, "hash").await?;
         BlobHash::try_from(raw).map(Self).map_err(|error| ApiError::field("hash", error))
     }
+}
+
+/// The longest name of a secret.
+const SECRET_NAME_CHARS: usize = 100;
+
+/// The `{id}` and `{name}` of a path to a project's secret.
+#[derive(Debug)]
+pub(crate) struct SecretPath {
+    pub(crate) project: ProjectId,
+    pub(crate) name: String,
+}
+
+impl FromRequestParts<AppState> for SecretPath {
+    type Rejection = ApiError;
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, ApiError> {
+        let IdPath(project) = IdPath::from_request_parts(parts, state).await?;
+        let name = segment(parts, state, "name").await?;
+        if !is_secret_name(&name) {
+            let detail = format!(
+                "must begin with a letter A-Z and hold A-Z, 0-9 and _ only, at most {SECRET_NAME_CHARS} characters"
+            );
+            return Err(ApiError::field("name", detail));
+        }
+        Ok(Self { project, name })
+    }
+}
+
+fn is_secret_name(name: &str) -> bool {
+    name.len() <= SECRET_NAME_CHARS
+        && name.starts_with(|first: char| first.is_ascii_uppercase())
+        && name.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
 }

@@ -10,9 +10,10 @@ pub(crate) fn every_operation(id: &str) -> Vec<(Method, String, String)> {
     let document = serde_json::to_value(sunaba_server::openapi_document()).expect("a document");
     let mut operations = Vec::new();
     for (path, item) in document["paths"].as_object().expect("paths") {
-        for method in ["get", "post", "delete"] {
+        for method in ["get", "post", "put", "patch", "delete"] {
             if item.get(method).is_some() {
-                let filled = path.replace("{id}", id).replace("{hash}", &"a".repeat(64));
+                let filled =
+                    path.replace("{id}", id).replace("{hash}", &"a".repeat(64)).replace("{name}", "A_KEY");
                 let method = method.to_uppercase().parse().expect("a method");
                 operations.push((method, path.clone(), filled));
             }
@@ -34,7 +35,7 @@ const WORKERS: [(&str, &str); 5] = [
 
 async fn ask(who: &Client, method: &Method, path: &str) -> sunaba_testkit::Answer {
     let mut request = who.request(method.clone(), path);
-    if *method == Method::POST {
+    if [Method::POST, Method::PUT, Method::PATCH].contains(method) {
         request = request.header("content-type", "application/json").body("{}");
     }
     who.send(request).await

@@ -136,10 +136,36 @@ async fn a_field_at_fault_is_named_and_an_unknown_one_ignored() {
 async fn a_sandbox_cannot_speak_for_the_server() {
     let app = TestApp::start().await;
     let work = app.work("p").await;
-    for event_type in ["gateway.git", "sandbox.state_changed", "SANDBOX_x", "failed", "Message_Queued"] {
+    let before = app.store.log_head(&work.sandbox.id).await.unwrap();
+    let forged = [
+        "gateway.git",
+        "Gateway.x",
+        "GATEWAY_MODEL_CALL",
+        "gateway_egress",
+        "sandbox.state_changed",
+        "SANDBOX_x",
+        "Sandbox.Failed",
+        "SANDBOX_FAILED",
+        "sandbox_failed",
+        "failed",
+        "State.Changed",
+        "TERMINATED_IDLE",
+        "Message_Queued",
+        "message.delivered",
+    ];
+    for event_type in forged {
         let answer = work.worker.post(&work.path("/events"), json!({"event_type": event_type})).await;
         answer.expect_problem(422, "validation_failed");
+        assert_eq!(answer.json()["errors"][0]["field"], "event_type", "{event_type}");
     }
+    let events: Vec<Value> = forged.iter().map(|name| json!({"event_type": name})).collect();
+    let batch = work.worker.post(&work.path("/events/batch"), json!({"events": events})).await.expect(200);
+    let results = batch["results"].as_array().unwrap();
+    assert!(
+        results.len() == forged.len() && results.iter().all(|result| result["status"] == "rejected"),
+        "{batch}"
+    );
+    assert_eq!(app.store.log_head(&work.sandbox.id).await.unwrap(), before, "nothing of it is in the log");
     for source in ["system", "guardian", "user"] {
         let body = json!({"event_type": "x", "source": source});
         work.worker.post(&work.path("/events"), body.clone()).await.expect_problem(422, "validation_failed");

@@ -79,7 +79,9 @@ async fn a_sandbox_that_cannot_be_made_is_refused() {
         with(json!({"runtime": "unknown"})),
         with(json!({"model": "script:nothing"})),
         with(json!({"model": format!("script:{}", "a".repeat(64))})),
-        with(json!({"env": {"A": "b"}})),
+        with(json!({"env": {"SANDBOX_TOKEN": "b"}})),
+        with(json!({"resume_session_id": "s"})),
+        with(json!({"fork": true})),
         with(json!({"resources": {"cpu": -1}})),
         with(json!({"prompt": ""})),
     ];

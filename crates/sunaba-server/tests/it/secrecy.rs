@@ -7,6 +7,8 @@ use serde_json::json;
 use sunaba_testkit::TestApp;
 use tracing_subscriber::fmt::MakeWriter;
 
+const SECRET: &str = "hush-hush-4711";
+
 #[derive(Clone, Default)]
 struct Captured(Arc<Mutex<Vec<u8>>>);
 
@@ -57,13 +59,30 @@ async fn no_token_is_in_any_line_of_the_log() {
     let mut feed = app.watch(&anyone, &format!("token={token}")).await;
     while feed.next().await.is_some() {}
     let made = app.admin.post("/api/v1/tokens", json!({"name": "x"})).await.expect(201);
+    let secret_path = format!("/api/v1/projects/{}/secrets/API_KEY", work.project.id);
+    for body in
+        [json!({"value": SECRET}), json!({"value": [SECRET]}), json!({"value": format!("{SECRET}\u{0}")})]
+    {
+        let answer = app.admin.put(&secret_path, body).await;
+        assert!(!answer.text.contains(SECRET), "{}", answer.text);
+    }
+    let broken =
+        app.admin.request(reqwest::Method::PUT, &secret_path).header("content-type", "application/json");
+    let answer = app.admin.send(broken.body(format!("{{\"value\": {SECRET}}}"))).await;
+    assert!(answer.status == 400 && !answer.text.contains(SECRET), "{}", answer.text);
+    let env =
+        json!({"project_id": work.project.id.as_str(), "prompt": "x", "env": {"PATH": SECRET, "OK": SECRET}});
+    let answer = app.admin.post("/api/v1/sandboxes", env).await;
+    assert!(answer.status == 422 && !answer.text.contains(SECRET), "{}", answer.text);
     app.store.close().await;
+    app.admin.put(&secret_path, json!({"value": SECRET})).await;
     app.admin.get(&work.path("")).await;
     app.admin.with_token(made["token"].as_str()).get(&work.path("")).await;
 
     let log = String::from_utf8(captured.0.lock().unwrap().clone()).unwrap();
     assert!(log.contains("/w/***/api/v1/sandboxes/"), "requests are logged: {log}");
     let secrets = [token.as_str(), app.admin.token.as_deref().unwrap(), made["token"].as_str().unwrap()];
+    assert!(!log.contains(SECRET), "a secret's value is in the log");
     for secret in secrets {
         let bare = secret.rsplit('_').next().unwrap();
         assert!(!log.contains(bare), "a token is in the log");

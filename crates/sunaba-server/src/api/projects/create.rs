@@ -1,6 +1,6 @@
 //! `POST /api/v1/projects`: makes a project, or gives the one that has this repository already.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use axum::extract::State;
 use serde::Deserialize;
@@ -8,12 +8,14 @@ use sunaba_store::NewProject;
 use sunaba_types::{Project, ProjectSettings};
 use utoipa::ToSchema;
 
-use super::toolchains;
+use super::settings::{self, SettingsBody};
 use crate::api::views::ProjectView;
 use crate::api::{ApiResult, SMALL_BODY, ok};
 use crate::auth::{Editor, Identity};
 use crate::extract::{Fields, JsonBody, Text};
 use crate::{ApiError, AppState};
+
+pub(super) const NAME: Text = Text { min: 1, max: 200 };
 
 /// A project to be made. One of `repo_path` and `repo_url` is needed.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -31,9 +33,8 @@ pub(crate) struct ProjectBody {
     /// The branch that work starts from; the repository's own when absent.
     #[schema(min_length = 1, max_length = 200)]
     default_branch: Option<String>,
-    /// `runtime`, `model`, `toolchains`.
-    #[schema(value_type = Option<Object>)]
-    settings: Option<serde_json::Value>,
+    /// Settings from the start; not those of a project that is there already.
+    settings: Option<SettingsBody>,
 }
 
 /// Makes a project, or gives the one that has this repository already.
@@ -44,15 +45,17 @@ pub(crate) async fn create(
     Editor(identity): Editor,
     JsonBody(body): JsonBody<SMALL_BODY>,
 ) -> ApiResult {
-    let wanted = read(&body)?;
+    let wanted = read(&state, &body)?;
     if !identity.is_admin()
         && let Some(held) = existing(&state, &identity, &wanted).await?
     {
-        return ok(&ProjectView::from(held));
+        return ok(&ProjectView::of(&state, held).await?);
     }
-    may_make(&identity, &wanted)?;
-    let project = complete(wanted, &state.config().protected_paths).await?;
-    ok(&ProjectView::from(state.store().ensure_project(project).await?))
+    may_make(&state, &identity, &wanted)?;
+    settings::check_places(&state, &identity, &ProjectSettings::default(), &wanted.settings).await?;
+    let project = complete(wanted).await?;
+    let project = state.store().ensure_project(project).await?;
+    ok(&ProjectView::of(&state, project).await?)
 }
 
 /// The project that is there already, if the caller may know of it. The disk is not asked.
@@ -61,7 +64,7 @@ async fn existing(
     identity: &Identity,
     wanted: &Wanted,
 ) -> Result<Option<Project>, ApiError> {
-    if !wanted.settings.toolchains.is_empty() {
+    if settings::may_set(identity, state, &ProjectSettings::default(), &wanted.settings).is_err() {
         return Ok(None);
     }
     let path = wanted.repo_path.as_deref().map(|path| match path.trim_end_matches('/') {
@@ -73,16 +76,14 @@ async fn existing(
 }
 
 /// What lies on the server's own disk is shown to sandboxes only where an administrator says so.
-fn may_make(identity: &Identity, wanted: &Wanted) -> Result<(), ApiError> {
+fn may_make(state: &AppState, identity: &Identity, wanted: &Wanted) -> Result<(), ApiError> {
     if identity.is_admin() {
         return Ok(());
     }
     if identity.visible_projects().is_some() {
         return Err(ApiError::forbidden("all_projects_only", "this token is limited to some projects"));
     }
-    if !wanted.settings.toolchains.is_empty() {
-        return Err(ApiError::forbidden("toolchains_admin_only", "only an admin token may set toolchains"));
-    }
+    settings::may_set(identity, state, &ProjectSettings::default(), &wanted.settings)?;
     if wanted.repo_path.is_some() {
         return Err(ApiError::forbidden(
             "repo_path_admin_only",
@@ -102,30 +103,24 @@ struct Wanted {
     settings: ProjectSettings,
 }
 
-fn read(body: &[u8]) -> Result<Wanted, ApiError> {
+fn read(state: &AppState, body: &[u8]) -> Result<Wanted, ApiError> {
     let mut fields = Fields::of_body(body)?;
-    let name = fields.text("name", Text { min: 1, max: 200 });
+    let name = fields.text("name", NAME);
     let repo_path = fields.text("repo_path", Text { min: 1, max: 4096 });
     let repo_url = fields.parsed("repo_url", check_url);
     let default_branch = fields.parsed("default_branch", check_branch);
-    let settings = fields.optional::<ProjectSettings>("settings", "an object of known settings");
+    let given = settings::given(&mut fields);
+    let settings = settings::merged(&mut fields, &ProjectSettings::default(), given);
     if fields.raw("repo_path").is_some() == fields.raw("repo_url").is_some() {
         fields.fault("repo_path", "give either repo_path or repo_url");
     }
-    if let Some(settings) = &settings {
-        check_settings(&mut fields, settings);
-    }
+    settings::check(&mut fields, state, &settings);
     fields.finish()?;
-    Ok(Wanted { name, repo_path, repo_url, default_branch, settings: settings.unwrap_or_default() })
+    Ok(Wanted { name, repo_path, repo_url, default_branch, settings })
 }
 
 /// Looks at the disk, and fills in what the body left out.
-async fn complete(wanted: Wanted, protected: &[PathBuf]) -> Result<NewProject, ApiError> {
-    for path in &wanted.settings.toolchains {
-        if let Some(why) = toolchains::refusal(path, protected).await {
-            return Err(ApiError::field("settings", why));
-        }
-    }
+async fn complete(wanted: Wanted) -> Result<NewProject, ApiError> {
     let (repo_path, found_branch) = match wanted.repo_path {
         Some(path) => {
             let (path, branch) = look_at(path).await?;
@@ -143,17 +138,7 @@ async fn complete(wanted: Wanted, protected: &[PathBuf]) -> Result<NewProject, A
     })
 }
 
-fn check_settings(fields: &mut Fields<'_>, settings: &ProjectSettings) {
-    let words = settings.runtime.iter().chain(&settings.model).chain(&settings.toolchains);
-    for word in words {
-        if word.is_empty() || word.chars().count() > 500 || word.contains('\0') {
-            fields.fault("settings", "every value must have 1 to 500 characters and no NUL");
-            return;
-        }
-    }
-}
-
-fn check_branch(branch: String) -> Result<String, &'static str> {
+pub(super) fn check_branch(branch: String) -> Result<String, &'static str> {
     let plain = !branch.is_empty()
         && branch.len() <= 200
         && !branch.starts_with(['-', '/', '.'])

@@ -34,5 +34,9 @@ pub(crate) async fn list(
     let projects = state.store().list_projects(visible.as_deref(), after.as_ref(), limit).await?;
     let full = projects.len() >= limit as usize;
     let next_cursor = projects.last().filter(|_| full).map(|project| project.id.to_string());
-    ok(&ProjectList { projects: projects.into_iter().map(Into::into).collect(), next_cursor })
+    let mut shown = Vec::with_capacity(projects.len());
+    for project in projects {
+        shown.push(ProjectView::of(&state, project).await?);
+    }
+    ok(&ProjectList { projects: shown, next_cursor })
 }

@@ -2,8 +2,12 @@
 
 pub(crate) mod create;
 pub(crate) mod list;
+pub(crate) mod secrets;
+mod settings;
 pub(crate) mod show;
 mod toolchains;
+pub(crate) mod update;
+pub(crate) mod usage;
 
 use sunaba_types::{Project, ProjectId};
 

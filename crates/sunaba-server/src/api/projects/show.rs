@@ -17,5 +17,6 @@ pub(crate) async fn show(
     Reader(identity): Reader,
     IdPath(id): IdPath<ProjectId>,
 ) -> ApiResult {
-    ok(&ProjectView::from(super::visible(&state, &identity, &id).await?))
+    let project = super::visible(&state, &identity, &id).await?;
+    ok(&ProjectView::of(&state, project).await?)
 }

@@ -1,15 +1,15 @@
-//! Which directories of the host a project may show to its sandboxes.
+//! Which directories of the host a project may show to its sandboxes: its toolchains, its root file system.
 
 use std::path::{Component, Path, PathBuf};
 
 /// What belongs to the machine or changes under a reader's eyes; `/` holds all of it.
 const NEVER: [&str; 6] = ["/", "/proc", "/sys", "/dev", "/run", "/etc"];
 
-/// Why a path may not be a toolchain; none if it may.
+/// Why a path may not be shown; none if it may.
 pub(super) async fn refusal(path: &str, protected: &[PathBuf]) -> Option<String> {
     let given = Path::new(path);
     if !given.is_absolute() || given.components().any(|part| part == Component::ParentDir) {
-        return Some("toolchains must be absolute paths without `..`".to_owned());
+        return Some("must be an absolute path without `..`".to_owned());
     }
     // A link is judged by where it leads too; what is not there yet, by its name.
     let real = tokio::fs::canonicalize(given).await.unwrap_or_else(|_| given.to_owned());
@@ -19,7 +19,9 @@ pub(super) async fn refusal(path: &str, protected: &[PathBuf]) -> Option<String>
         shielded.extend(tokio::fs::canonicalize(held).await);
     }
     let shown = [given, real.as_path()].into_iter().any(|place| shows(place, &shielded));
-    shown.then(|| format!("{path} cannot be a toolchain: it is, holds or lies in a protected directory"))
+    shown.then(|| {
+        format!("{path} cannot be shown to sandboxes: it is, holds or lies in a protected directory")
+    })
 }
 
 fn shows(place: &Path, shielded: &[PathBuf]) -> bool {

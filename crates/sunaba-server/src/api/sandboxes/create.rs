@@ -1,13 +1,16 @@
 //! `POST /api/v1/sandboxes`: asks for a sandbox. The orchestrator takes it from there.
+//!
+//! Everything is checked before anything is made: a refused request leaves nothing behind.
 
 use axum::extract::State;
 use serde::Deserialize;
-use sunaba_store::{NewSandbox, NewTask, NewTicket};
-use sunaba_types::{BlobHash, Priority, Project, ProjectId, Resources, Task, TaskId, TicketType};
+use sunaba_store::NewSandbox;
+use sunaba_types::{Project, ProjectId, ResourcesWanted, Task, TaskId};
 use utoipa::ToSchema;
 
+use super::{fitness, prompt_task, terms};
 use crate::api::views::SandboxView;
-use crate::api::{ApiResult, PROMPT_BYTES, SMALL_BODY, blobs, created, projects, tasks};
+use crate::api::{ApiResult, PROMPT_BYTES, SMALL_BODY, created, models, projects, tasks};
 use crate::auth::{Editor, Identity};
 use crate::extract::{Fields, JsonBody, Text};
 use crate::{ApiError, AppState};
@@ -15,9 +18,10 @@ use crate::{ApiError, AppState};
 const PROMPT: Text = Text { min: 1, max: PROMPT_BYTES };
 const WORD: Text = Text { min: 1, max: 200 };
 /// Part of the contract, not of this server: refused rather than silently left undone.
-const NOT_YET: [&str; 5] = ["env", "budget_usd", "timeout_seconds", "resume_session_id", "fork"];
+const NOT_YET: [&str; 2] = ["resume_session_id", "fork"];
 
 /// A sandbox to be made: for a task, or for a project and a prompt (ticket and task are made for it).
+/// What is absent is the project's setting, else the server's.
 #[derive(Debug, Deserialize, ToSchema)]
 #[expect(dead_code, reason = "documents the body, which is read field by field")]
 pub(crate) struct SandboxBody {
@@ -36,9 +40,21 @@ pub(crate) struct SandboxBody {
     model: Option<String>,
     /// What makes it.
     provider: Option<String>,
-    /// `memory_gb`, `cpu`, `disk_gb`.
+    /// Some of `memory_gb`, `cpu`, `disk_gb`.
     #[schema(value_type = Option<Object>)]
     resources: Option<serde_json::Value>,
+    /// Variables added to its environment, at most 100 and 64 KiB in all. No place for secrets.
+    #[schema(value_type = Option<Object>)]
+    env: Option<serde_json::Value>,
+    /// What its task may spend on models, all attempts together; 0 is nothing.
+    #[schema(minimum = 0)]
+    budget_usd: Option<f64>,
+    /// How long it may run.
+    #[schema(minimum = 1, maximum = 2_592_000)]
+    timeout_seconds: Option<i64>,
+    /// The least isolation it accepts: `strict`, `sampled` or `any`. Less than its project's or the
+    /// server's: administrators only.
+    isolation: Option<String>,
 }
 
 #[derive(Debug)]
@@ -48,8 +64,8 @@ struct Wanted {
     prompt: Option<String>,
     runtime: Option<String>,
     model: Option<String>,
-    provider: String,
-    resources: Resources,
+    provider: Option<String>,
+    terms: terms::Asked,
 }
 
 /// Asks for a sandbox.
@@ -60,78 +76,83 @@ pub(crate) async fn create(
     Editor(identity): Editor,
     JsonBody(body): JsonBody<SMALL_BODY>,
 ) -> ApiResult {
-    let wanted = read(&state, &body)?;
+    let wanted = read(&body)?;
     let (project, task) = subject(&state, &identity, &wanted).await?;
-    let runtime =
-        wanted.runtime.or(project.settings.runtime).unwrap_or(state.config().default_runtime.clone());
-    if let Some(model) = &wanted.model {
-        may_use_model(&state, &identity, model).await?;
-    }
-    let model = wanted.model.or(project.settings.model).unwrap_or(state.config().default_model.clone());
-    check_runtime(&state, &runtime)?;
-    check_model(&state, &model).await?;
+    let mut sandbox = decide(&state, &identity, &wanted, &project).await?;
     let task = match task {
         Some(task) => task,
         None => {
-            make_task(&state, &identity, &project.id, wanted.prompt.as_deref().unwrap_or_default()).await?
+            let prompt = wanted.prompt.as_deref().unwrap_or_default();
+            prompt_task::make(&state, &identity, &project.id, prompt).await?
         }
     };
-    let sandbox = NewSandbox {
-        project_id: Some(project.id),
-        task_id: Some(task.id),
-        provider: wanted.provider,
-        runtime,
-        model,
-        prompt: wanted.prompt.unwrap_or(task.description),
-        resources: wanted.resources,
-        terms: sunaba_types::Terms::default(),
-    };
+    sandbox.prompt = wanted.prompt.unwrap_or(task.description);
+    sandbox.task_id = Some(task.id);
     created(&SandboxView::from(state.store().create_sandbox(sandbox).await?))
 }
 
-fn read(state: &AppState, body: &[u8]) -> Result<Wanted, ApiError> {
+fn read(body: &[u8]) -> Result<Wanted, ApiError> {
     let mut fields = Fields::of_body(body)?;
     for name in NOT_YET {
         if fields.raw(name).is_some() {
             fields.fault(name, "is not supported by this server yet");
         }
     }
-    let project_id = fields.parsed("project_id", ProjectId::parse);
-    let task_id = fields.parsed("task_id", TaskId::parse);
-    let prompt = fields.bounded_text("prompt", PROMPT, PROMPT_BYTES);
-    let runtime = fields.text("runtime", WORD);
-    let model = fields.text("model", WORD);
-    let provider = fields.text("provider", WORD).unwrap_or_else(|| state.config().default_provider.clone());
-    let resources = read_resources(&mut fields, state.config().default_resources);
+    let wanted = Wanted {
+        project_id: fields.parsed("project_id", ProjectId::parse),
+        task_id: fields.parsed("task_id", TaskId::parse),
+        prompt: fields.bounded_text("prompt", PROMPT, PROMPT_BYTES),
+        runtime: fields.text("runtime", WORD),
+        model: fields.text("model", WORD),
+        provider: fields.text("provider", WORD),
+        terms: terms::read(&mut fields),
+    };
     if fields.raw("task_id").is_none() {
         fields.require("project_id");
         fields.require("prompt");
     }
-    if !state.config().providers.contains(&provider) {
-        fields.fault("provider", format!("must be one of {}", state.config().providers.join(", ")));
-    }
     fields.finish()?;
-    Ok(Wanted { project_id, task_id, prompt, runtime, model, provider, resources })
+    Ok(wanted)
 }
 
-fn read_resources(fields: &mut Fields<'_>, default: Resources) -> Resources {
-    #[derive(Deserialize)]
-    struct Some3 {
-        memory_gb: Option<f64>,
-        cpu: Option<f64>,
-        disk_gb: Option<f64>,
-    }
-    let Some(given) = fields.optional::<Some3>("resources", "an object of numbers") else { return default };
-    let resources = Resources {
-        memory_gb: given.memory_gb.unwrap_or(default.memory_gb),
-        cpu: given.cpu.unwrap_or(default.cpu),
-        disk_gb: given.disk_gb.unwrap_or(default.disk_gb),
+/// What the call, the project and the server say together; task and prompt are still missing.
+async fn decide(
+    state: &AppState,
+    identity: &Identity,
+    wanted: &Wanted,
+    project: &Project,
+) -> Result<NewSandbox, ApiError> {
+    let (config, settings) = (state.config(), &project.settings);
+    let choose = |asked: &Option<String>, set: &Option<String>, default: &String| {
+        asked.as_ref().or(set.as_ref()).unwrap_or(default).clone()
     };
-    let sane = |value: f64| value.is_finite() && value > 0.0 && value <= 4096.0;
-    if !(sane(resources.memory_gb) && sane(resources.cpu) && sane(resources.disk_gb)) {
-        fields.fault("resources", "every number must be above 0 and at most 4096");
+    let provider = choose(&wanted.provider, &settings.provider, &config.default_provider);
+    let runtime = choose(&wanted.runtime, &settings.runtime, &config.default_runtime);
+    let model = choose(&wanted.model, &settings.model, &config.default_model);
+    check_runtime(state, &runtime)?;
+    match &wanted.model {
+        Some(model) => models::check(state, identity, model, "model").await?,
+        None => models::check_there(state, &model, "model").await?,
     }
-    resources
+    let terms = terms::settle(&wanted.terms, settings, config);
+    let floor = terms::isolation_unasked(settings, config);
+    if terms::is_weaker(terms.isolation, floor) && !identity.is_admin() {
+        let detail = format!("only an admin token may accept less isolation than `{floor}`");
+        return Err(ApiError::forbidden("isolation_admin_only", detail));
+    }
+    let resources = over(wanted.terms.resources, settings.resources.unwrap_or_default());
+    let fit = fitness::Wanted { provider: &provider, resources, isolation: terms.isolation };
+    let resources = fitness::check(state, &fit).await?;
+    let (project_id, prompt) = (Some(project.id.clone()), String::new());
+    Ok(NewSandbox { project_id, task_id: None, provider, runtime, model, prompt, resources, terms })
+}
+
+fn over(asked: ResourcesWanted, set: ResourcesWanted) -> ResourcesWanted {
+    ResourcesWanted {
+        memory_gb: asked.memory_gb.or(set.memory_gb),
+        cpu: asked.cpu.or(set.cpu),
+        disk_gb: asked.disk_gb.or(set.disk_gb),
+    }
 }
 
 /// The project, and the task if one is named.
@@ -157,78 +178,4 @@ fn check_runtime(state: &AppState, runtime: &str) -> Result<(), ApiError> {
         return Ok(());
     }
     Err(ApiError::field("runtime", format!("must be one of {}", known.join(", "))))
-}
-
-/// A script that the caller itself names must be one that it may read.
-async fn may_use_model(state: &AppState, identity: &Identity, model: &str) -> Result<(), ApiError> {
-    match model.strip_prefix("script:").and_then(BlobHash::parse) {
-        Some(hash) if !blobs::fetch::may_read(state, identity, &hash).await? => Err(no_such_script()),
-        _ => Ok(()),
-    }
-}
-
-fn no_such_script() -> ApiError {
-    ApiError::field("model", "no blob with this hash was stored")
-}
-
-/// A script must be there before anything is started for it.
-async fn check_model(state: &AppState, model: &str) -> Result<(), ApiError> {
-    let Some(script) = model.strip_prefix("script:").filter(|name| *name != "default") else { return Ok(()) };
-    let Some(hash) = BlobHash::parse(script) else {
-        return Err(ApiError::field("model", "must be script:default or script:<hash of a stored blob>"));
-    };
-    if state.store().blob_owners(&hash).await?.is_empty() {
-        return Err(no_such_script());
-    }
-    Ok(())
-}
-
-/// A ticket and a task for a bare prompt.
-async fn make_task(
-    state: &AppState,
-    identity: &Identity,
-    project_id: &ProjectId,
-    prompt: &str,
-) -> Result<Task, ApiError> {
-    let title = title_of(prompt);
-    let ticket = NewTicket {
-        project_id: project_id.clone(),
-        title: title.clone(),
-        description: prompt.to_owned(),
-        ticket_type: TicketType::Feature,
-        priority: Priority::Medium,
-        owner: identity.name.to_string(),
-    };
-    let ticket = state.store().create_ticket(ticket).await?;
-    let task = NewTask {
-        ticket_id: ticket.id,
-        task_type: "implement".to_owned(),
-        title,
-        description: prompt.to_owned(),
-        priority: Priority::Medium,
-    };
-    Ok(state.store().create_task(task).await?)
-}
-
-/// The first line that says something, cut to a title's length.
-fn title_of(prompt: &str) -> String {
-    const MOST: usize = 100;
-    let line = prompt.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("Untitled");
-    if line.chars().count() <= MOST {
-        return line.to_owned();
-    }
-    let cut: String = line.chars().take(MOST - 1).collect();
-    format!("{}…", cut.trim_end())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_title_is_the_first_line_that_says_something() {
-        assert_eq!(title_of("\n  Fix it \nnow"), "Fix it");
-        assert_eq!(title_of(" \n"), "Untitled");
-        assert_eq!(title_of(&"ä".repeat(300)).chars().count(), 100);
-    }
 }

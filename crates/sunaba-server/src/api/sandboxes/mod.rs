@@ -3,7 +3,9 @@
 pub(crate) mod cancel;
 pub(crate) mod create;
 pub(crate) mod diff;
+mod env;
 pub(crate) mod event_body;
+mod fitness;
 mod handing_over;
 pub(crate) mod health;
 pub(crate) mod history;
@@ -15,11 +17,14 @@ pub(crate) mod post_batch;
 pub(crate) mod post_blob;
 pub(crate) mod post_event;
 pub(crate) mod post_message;
+mod prompt_task;
 pub(crate) mod show;
 pub(crate) mod stream;
 pub(crate) mod take_messages;
 pub(crate) mod task;
+pub(crate) mod terms;
 pub(crate) mod trajectory;
+pub(crate) mod usage;
 pub(crate) mod verify;
 
 use http::StatusCode;

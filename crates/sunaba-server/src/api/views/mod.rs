@@ -1,81 +1,14 @@
 //! The shapes of things on the wire.
 
+mod sandbox;
+
+pub(crate) use sandbox::{ResourcesView, SandboxView};
+
 use serde::Serialize;
-use sunaba_types::{
-    EventPayload, Message, Project, Resources, Sandbox, StoredEvent, Task, Ticket, Timestamp, TokenRecord,
-};
+use sunaba_types::{EventPayload, Message, Project, StoredEvent, Task, Ticket, Timestamp, TokenRecord};
 use utoipa::ToSchema;
 
-/// What a sandbox may use.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ResourcesView {
-    /// Memory in GiB.
-    memory_gb: f64,
-    /// Processor cores.
-    cpu: f64,
-    /// Disk in GiB.
-    disk_gb: f64,
-}
-
-impl From<Resources> for ResourcesView {
-    fn from(r: Resources) -> Self {
-        Self { memory_gb: r.memory_gb, cpu: r.cpu, disk_gb: r.disk_gb }
-    }
-}
-
-/// One attempt at one task in one isolated machine.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Sandbox)]
-pub(crate) struct SandboxView {
-    id: String,
-    project_id: Option<String>,
-    task_id: Option<String>,
-    attempt: i64,
-    provider: String,
-    provider_ref: Option<String>,
-    #[schema(example = "running")]
-    state: &'static str,
-    state_entered_at: Timestamp,
-    reason: Option<String>,
-    runtime: String,
-    model: String,
-    prompt: String,
-    branch_name: Option<String>,
-    base_commit: Option<String>,
-    head_commit: Option<String>,
-    isolation: Option<String>,
-    resources: ResourcesView,
-    alive_until: Option<Timestamp>,
-    created_at: Timestamp,
-    ended_at: Option<Timestamp>,
-}
-
-impl From<Sandbox> for SandboxView {
-    fn from(s: Sandbox) -> Self {
-        Self {
-            id: s.id.into(),
-            project_id: s.project_id.map(Into::into),
-            task_id: s.task_id.map(Into::into),
-            attempt: s.attempt,
-            provider: s.provider,
-            provider_ref: s.provider_ref,
-            state: s.state.as_str(),
-            state_entered_at: s.state_entered_at,
-            reason: s.reason,
-            runtime: s.runtime,
-            model: s.model,
-            prompt: s.prompt,
-            branch_name: s.branch_name,
-            base_commit: s.base_commit,
-            head_commit: s.head_commit,
-            isolation: s.isolation,
-            resources: s.resources.into(),
-            alive_until: s.alive_until,
-            created_at: s.created_at,
-            ended_at: s.ended_at,
-        }
-    }
-}
+use crate::{ApiError, AppState};
 
 /// One line of a sandbox's log.
 #[derive(Debug, Serialize, ToSchema)]
@@ -117,20 +50,25 @@ pub(crate) struct ProjectView {
     default_branch: String,
     #[schema(value_type = Object)]
     settings: serde_json::Value,
+    /// The names of its secrets; their values are never shown.
+    secrets: Vec<String>,
     created_at: Timestamp,
 }
 
-impl From<Project> for ProjectView {
-    fn from(p: Project) -> Self {
-        Self {
+impl ProjectView {
+    /// A project with the names of its secrets.
+    pub(crate) async fn of(state: &AppState, p: Project) -> Result<Self, ApiError> {
+        let secrets = state.store().list_secrets(&p.id).await?;
+        Ok(Self {
             id: p.id.into(),
             name: p.name,
             repo_path: p.repo_path,
             repo_url: p.repo_url,
             default_branch: p.default_branch,
             settings: serde_json::to_value(p.settings).unwrap_or_default(),
+            secrets: secrets.into_iter().map(|secret| secret.name).collect(),
             created_at: p.created_at,
-        }
+        })
     }
 }
 

@@ -1,0 +1,3 @@
+//! The host and what it can do.
+
+pub(crate) mod isolation;

@@ -1,0 +1,156 @@
+//! A sandbox on the wire.
+
+use serde::Serialize;
+use sunaba_types::shim::Exit;
+use sunaba_types::{Egress, Resources, Sandbox, Terms, Timestamp};
+use utoipa::ToSchema;
+
+use crate::api::usage::usd;
+
+/// What a sandbox may use.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ResourcesView {
+    /// Memory in GiB.
+    memory_gb: f64,
+    /// Processor cores.
+    cpu: f64,
+    /// Disk in GiB.
+    disk_gb: f64,
+}
+
+impl From<Resources> for ResourcesView {
+    fn from(r: Resources) -> Self {
+        Self { memory_gb: r.memory_gb, cpu: r.cpu, disk_gb: r.disk_gb }
+    }
+}
+
+/// On what terms a sandbox was asked for.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Terms)]
+pub(crate) struct TermsView {
+    /// What its task may spend on models, all attempts together; none without a bound.
+    budget_usd: Option<f64>,
+    /// How long it may run; none without a bound.
+    timeout_seconds: Option<i64>,
+    /// The least isolation it accepts.
+    #[schema(example = "sampled")]
+    isolation: &'static str,
+    /// The names of the variables that were added to its environment.
+    env: Vec<String>,
+}
+
+impl From<Terms> for TermsView {
+    fn from(t: Terms) -> Self {
+        Self {
+            budget_usd: t.budget_usd,
+            timeout_seconds: t.timeout_seconds,
+            isolation: t.isolation.as_str(),
+            env: t.env.into_keys().collect(),
+        }
+    }
+}
+
+/// What a sandbox may reach.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Egress)]
+pub(crate) struct EgressView {
+    preset: &'static str,
+    allow: Vec<String>,
+}
+
+impl From<Egress> for EgressView {
+    fn from(e: Egress) -> Self {
+        Self { preset: e.preset.as_str(), allow: e.allow }
+    }
+}
+
+/// How a sandbox ended at its provider.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Exit)]
+pub(crate) struct ExitView {
+    code: Option<i32>,
+    signal: Option<i32>,
+    oom_kills: u64,
+    /// The limit it was ended for: `memory`, `disk`, `pids`.
+    ended_for: Option<String>,
+    killed_on_request: bool,
+    error: Option<String>,
+}
+
+impl From<Exit> for ExitView {
+    fn from(e: Exit) -> Self {
+        Self {
+            code: e.code,
+            signal: e.signal,
+            oom_kills: e.oom_kills,
+            ended_for: e.ended_for,
+            killed_on_request: e.killed_on_request,
+            error: e.error,
+        }
+    }
+}
+
+/// One attempt at one task in one isolated machine.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Sandbox)]
+pub(crate) struct SandboxView {
+    id: String,
+    project_id: Option<String>,
+    task_id: Option<String>,
+    attempt: i64,
+    provider: String,
+    provider_ref: Option<String>,
+    #[schema(example = "running")]
+    state: &'static str,
+    state_entered_at: Timestamp,
+    reason: Option<String>,
+    runtime: String,
+    model: String,
+    prompt: String,
+    branch_name: Option<String>,
+    base_commit: Option<String>,
+    head_commit: Option<String>,
+    /// How well it is shut in, as measured.
+    isolation: Option<String>,
+    resources: ResourcesView,
+    terms: TermsView,
+    /// What it may reach, as decided when it was brought up.
+    egress: Option<EgressView>,
+    /// What its model calls cost so far.
+    cost_usd: f64,
+    exit: Option<ExitView>,
+    alive_until: Option<Timestamp>,
+    created_at: Timestamp,
+    ended_at: Option<Timestamp>,
+}
+
+impl From<Sandbox> for SandboxView {
+    fn from(mut s: Sandbox) -> Self {
+        Self {
+            id: s.id.into(),
+            project_id: s.project_id.map(Into::into),
+            task_id: s.task_id.map(Into::into),
+            attempt: s.attempt,
+            provider: s.provider,
+            provider_ref: s.provider_ref,
+            state: s.state.as_str(),
+            state_entered_at: s.state_entered_at,
+            reason: s.reason,
+            runtime: s.runtime,
+            model: s.model,
+            prompt: s.prompt,
+            branch_name: s.branch_name,
+            base_commit: s.base_commit,
+            head_commit: s.head_commit,
+            isolation: s.isolation,
+            resources: s.resources.into(),
+            egress: s.terms.egress.take().map(Into::into),
+            terms: s.terms.into(),
+            cost_usd: usd(s.cost_micros),
+            exit: s.exit.map(Into::into),
+            alive_until: s.alive_until,
+            created_at: s.created_at,
+            ended_at: s.ended_at,
+        }
+    }
+}
