@@ -7,6 +7,7 @@
 
 mod admission;
 mod dialect;
+mod egress;
 mod git;
 mod model;
 mod record;
@@ -17,6 +18,7 @@ mod state;
 mod upstream;
 mod usage;
 
+pub use egress::{Egress, EgressSettings, Resolve, SystemResolver};
 pub use router::router;
 pub use script::{DEFAULT_SCRIPT, SCRIPT_MAX_BYTES, Script, ScriptError};
 pub use state::{Caller, GatewayConfig, GatewayState, ScriptSource, Upstream};

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up has failed")]
 
+mod egress;
 mod fairness;
 mod git_fetch;
 mod git_push;

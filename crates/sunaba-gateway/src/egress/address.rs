@@ -1,0 +1,55 @@
+//! Names to addresses, and which of those belong to this machine.
+
+use std::io;
+use std::net::{IpAddr, ToSocketAddrs as _};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio::sync::Semaphore;
+
+/// Lookups at once. One that hangs holds its place until the system gives it up, whoever waited for it.
+const LOOKUPS_MAX: usize = 64;
+
+/// Turns names into addresses.
+#[async_trait]
+pub trait Resolve: std::fmt::Debug + Send + Sync {
+    /// Every address of a name.
+    async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>>;
+}
+
+/// The system's resolver.
+#[derive(Debug)]
+pub struct SystemResolver {
+    places: Arc<Semaphore>,
+}
+
+impl Default for SystemResolver {
+    fn default() -> Self {
+        Self { places: Arc::new(Semaphore::new(LOOKUPS_MAX)) }
+    }
+}
+
+#[async_trait]
+impl Resolve for SystemResolver {
+    async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
+        let place = Arc::clone(&self.places).acquire_owned().await.map_err(io::Error::other)?;
+        // With its final dot a name means itself: the server's search domains are not the sandbox's.
+        let name = if name.contains('.') { format!("{name}.") } else { name.to_owned() };
+        let lookup = tokio::task::spawn_blocking(move || {
+            let found = (name.as_str(), 0).to_socket_addrs().map(|found| found.map(|at| at.ip()).collect());
+            drop(place);
+            found
+        });
+        lookup.await.map_err(io::Error::other)?
+    }
+}
+
+/// Whether an address is one of this machine's own.
+pub(super) fn is_own(address: IpAddr) -> bool {
+    let Ok(interfaces) = nix::ifaddrs::getifaddrs() else { return false };
+    let own = |storage: nix::sys::socket::SockaddrStorage| {
+        let v4 = storage.as_sockaddr_in().map(|at| IpAddr::V4(at.ip()));
+        v4.or_else(|| storage.as_sockaddr_in6().map(|at| IpAddr::V6(at.ip())))
+    };
+    interfaces.filter_map(|interface| interface.address).filter_map(own).any(|known| known == address)
+}
