@@ -12,7 +12,7 @@ const NAME_CHARS: usize = 200;
 const TOTAL_BYTES: usize = 64 * 1024;
 
 /// What the server sets for the worker, besides everything with a prefix below.
-const OURS: [&str; 62] = [
+const OURS: &[&str] = &[
     "AGENT_ID",
     "AGENT_TYPE",
     "ALLOWED_TOOLS",
@@ -22,7 +22,9 @@ const OURS: [&str; 62] = [
     "ANTHROPIC_MODEL",
     "BRANCH_NAME",
     "CALLBACK_URL",
+    "CHECK_COMMAND",
     "CLAUDE_CODE_OAUTH_TOKEN",
+    "CLONE_URL",
     "COMPLETION_SIGNAL",
     "COMPLETION_THRESHOLD",
     "CONTINUOUS_MODE",
@@ -33,12 +35,14 @@ const OURS: [&str; 62] = [
     "ENABLE_SUBAGENTS",
     "EXECUTION_MODE",
     "FORK_SESSION",
+    "GH_TOKEN",
     "GITHUB_REPO",
     "GITHUB_TOKEN",
     "HEARTBEAT_INTERVAL",
     "HOME",
     "INITIAL_PROMPT",
     "IS_SANDBOX",
+    "LANG",
     "MAX_BUDGET_USD",
     "MAX_CONSECUTIVE_ERRORS",
     "MAX_DURATION_SECONDS",
@@ -72,9 +76,6 @@ const OURS: [&str; 62] = [
     "TICKET_DESCRIPTION",
     "TICKET_ID",
     "TICKET_TITLE",
-    "GH_TOKEN",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
 ];
 /// `GIT_` carries the sandbox's credential for git, `LD_` would be loaded into the worker's own programs.
 const OUR_PREFIXES: [&str; 3] = ["GIT_", "LD_", "SUNABA_"];
