@@ -3,13 +3,16 @@
 //! A request arrives with a [`Caller`], which the server derived from the
 //! sandbox's token; nothing in the request itself says who is asking. Keys are
 //! added here and never enter a sandbox. Each decision is written into the
-//! sandbox's log by the server: `gateway.model_call`, `gateway.git`.
+//! sandbox's log by the server: `gateway.model_call`, `gateway.budget`,
+//! `gateway.quota`, `gateway.git`.
 
 mod admission;
+mod budget;
 mod dialect;
 mod egress;
 mod git;
 mod model;
+mod prices;
 mod record;
 mod router;
 mod script;
@@ -19,6 +22,7 @@ mod upstream;
 mod usage;
 
 pub use egress::{Egress, EgressSettings, Resolve, SystemResolver};
+pub use prices::{PriceError, PriceTable};
 pub use router::router;
 pub use script::{DEFAULT_SCRIPT, SCRIPT_MAX_BYTES, Script, ScriptError};
 pub use state::{Caller, GatewayConfig, GatewayState, ScriptSource, Upstream};

@@ -4,7 +4,7 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
 use axum::response::Response;
-use axum::routing::{get, post};
+use axum::routing::{any, get, post};
 
 use crate::admission::{self, Bound};
 use crate::{GatewayState, git, model};
@@ -17,14 +17,28 @@ pub fn router(state: GatewayState) -> Router {
     let bounded = |busy: fn(String) -> Response| {
         from_fn_with_state(Bound { slots: state.slots.clone(), busy }, admission::bound)
     };
-    let models = Router::new()
+    let anthropic = Router::new()
         .route("/anthropic", get(model::probe))
         .route("/anthropic/", get(model::probe))
         .route("/anthropic/v1/messages", post(model::messages))
         .route("/anthropic/v1/messages/count_tokens", post(model::count_tokens))
-        .route("/anthropic/{*rest}", axum::routing::any(model::unknown))
+        .route("/anthropic/{*rest}", any(model::unknown_to_anthropic))
         .layer(DefaultBodyLimit::max(MODEL_BODY_MAX_BYTES))
-        .layer(bounded(model::busy));
+        .layer(bounded(model::anthropic_busy));
+    let mut openai = Router::new();
+    // Clients are given the base address with the version and without.
+    for base in ["/openai", "/openai/v1"] {
+        openai = openai
+            .route(base, get(model::probe))
+            .route(&format!("{base}/"), get(model::probe))
+            .route(&format!("{base}/responses"), post(model::responses))
+            .route(&format!("{base}/chat/completions"), post(model::chat))
+            .route(&format!("{base}/models"), get(model::models));
+    }
+    let openai = openai
+        .route("/openai/{*rest}", any(model::unknown_to_openai))
+        .layer(DefaultBodyLimit::max(MODEL_BODY_MAX_BYTES))
+        .layer(bounded(model::openai_busy));
     let git = Router::new()
         .route("/git/{project}/info/refs", get(git::info_refs))
         .route("/git/{project}/git-upload-pack", post(git::upload_pack))
@@ -32,5 +46,5 @@ pub fn router(state: GatewayState) -> Router {
         // Packs are bounded where they are read.
         .layer(DefaultBodyLimit::disable())
         .layer(bounded(git::busy));
-    models.merge(git).with_state(state)
+    anthropic.merge(openai).merge(git).with_state(state)
 }

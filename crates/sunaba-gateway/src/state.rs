@@ -9,11 +9,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use secrecy::SecretString;
 use sunaba_git::ProjectLocks;
+use sunaba_secrets::Secrets;
 use sunaba_store::Store;
-use sunaba_types::{BlobHash, ProjectId, SandboxId};
+use sunaba_types::{BlobHash, Clock, ProjectId, SandboxId, SystemClock};
 use tokio_util::task::TaskTracker;
 
+use crate::PriceTable;
 use crate::admission::Slots;
+use crate::dialect::Vendor;
 
 /// How many counters of played errors are kept; at the bound all are forgotten, which replays some errors.
 const ERROR_COUNTERS_MAX: usize = 10_000;
@@ -39,7 +42,7 @@ pub trait ScriptSource: Send + Sync + 'static {
 /// A real model's address and key.
 #[derive(Debug, Clone)]
 pub struct Upstream {
-    /// For example `https://api.anthropic.com`.
+    /// For example `https://api.anthropic.com`; with or without `/v1` at the end.
     pub base_url: String,
     /// The key; without one only scripted models answer.
     pub api_key: Option<SecretString>,
@@ -55,8 +58,46 @@ pub struct GatewayConfig {
     pub locks: Arc<ProjectLocks>,
     /// Where scripts are kept.
     pub scripts: Arc<dyn ScriptSource>,
-    /// The real model behind `/anthropic`.
+    /// The real models behind `/anthropic`.
     pub anthropic: Upstream,
+    /// The real models behind `/openai`.
+    pub openai: Upstream,
+    /// Projects' own keys, which go before the server's.
+    pub secrets: Option<Secrets>,
+    /// What tokens cost.
+    pub prices: PriceTable,
+    /// Tells when a vendor's limit ends.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl GatewayConfig {
+    /// A gateway without any key, at the built-in prices.
+    pub fn new(
+        store: Arc<dyn Store>,
+        git_root: PathBuf,
+        locks: Arc<ProjectLocks>,
+        scripts: Arc<dyn ScriptSource>,
+    ) -> Self {
+        let keyless = |base_url: &str| Upstream { base_url: base_url.to_owned(), api_key: None };
+        Self {
+            store,
+            git_root,
+            locks,
+            scripts,
+            anthropic: keyless("https://api.anthropic.com"),
+            openai: keyless("https://api.openai.com"),
+            secrets: None,
+            prices: PriceTable::built_in(),
+            clock: Arc::new(SystemClock),
+        }
+    }
+
+    pub(crate) fn upstream(&self, vendor: Vendor) -> &Upstream {
+        match vendor {
+            Vendor::Anthropic => &self.anthropic,
+            Vendor::OpenAi => &self.openai,
+        }
+    }
 }
 
 impl std::fmt::Debug for GatewayConfig {

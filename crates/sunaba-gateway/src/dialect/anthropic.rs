@@ -3,12 +3,9 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::Dialect;
-use crate::script::{Block, Conversation, OfferedTool, Reply, Said, Speaker, StopReason};
-use crate::usage::Usage;
-
-/// Into how many pieces a text is cut when it is streamed.
-const PIECES: usize = 4;
+use super::{Dialect, Vendor, add_line, frame, pieces};
+use crate::script::{Block, Conversation, OfferedTool, Reply, Said, Speaker, StopReason, ToolKind};
+use crate::usage::{Seen, Usage};
 
 /// The Anthropic Messages dialect.
 #[derive(Debug)]
@@ -17,6 +14,14 @@ pub(crate) struct Anthropic;
 impl Dialect for Anthropic {
     fn name(&self) -> &'static str {
         "anthropic"
+    }
+
+    fn vendor(&self) -> Vendor {
+        Vendor::Anthropic
+    }
+
+    fn output_fields(&self) -> &'static [&'static str] {
+        &["max_tokens"]
     }
 
     fn read(&self, body: &[u8]) -> Result<Conversation, String> {
@@ -29,11 +34,14 @@ impl Dialect for Anthropic {
             messages: messages.iter().map(read_message).collect::<Result<_, _>>()?,
             tools: tools.iter().filter_map(read_tool).collect(),
             streamed: request["stream"].as_bool().unwrap_or(false),
+            usage_in_stream: true,
             size_bytes: body.len(),
         })
     }
 
     fn error(&self, kind: &str, message: &str) -> Value {
+        // The vendor's word for a balance that is used up is the same as for any request that cannot be served.
+        let kind = if kind == "budget_exhausted" { "invalid_request_error" } else { kind };
         json!({"type": "error", "error": {"type": kind, "message": message}})
     }
 
@@ -46,8 +54,8 @@ impl Dialect for Anthropic {
         message
     }
 
-    fn stream(&self, model: &str, reply: &Reply) -> Vec<Bytes> {
-        let mut message = message_shell(model);
+    fn stream(&self, asked: &Conversation, reply: &Reply) -> Vec<Bytes> {
+        let mut message = message_shell(&asked.model);
         message["usage"] = usage(&Usage { output_tokens: 0, ..reply.usage });
         let mut events = vec![json!({"type": "message_start", "message": message})];
         for (index, block) in reply.blocks.iter().enumerate() {
@@ -61,10 +69,42 @@ impl Dialect for Anthropic {
         events.push(json!({"type": "message_stop"}));
         events.iter().map(frame).collect()
     }
+
+    fn look(&self, value: &Value, seen: &mut Seen) {
+        match value["type"].as_str() {
+            Some("message_start") => take_usage(&value["message"]["usage"], seen),
+            Some("message") => {
+                take_usage(&value["usage"], seen);
+                seen.is_final = true;
+            }
+            Some("message_delta") => {
+                take_usage(&value["usage"], seen);
+                seen.is_final = value["usage"]["output_tokens"].is_u64();
+            }
+            Some("error") => seen.take_error(&value["error"]),
+            _ => {}
+        }
+    }
 }
 
-fn frame(event: &Value) -> Bytes {
-    Bytes::from(format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or_default()))
+/// Takes over the counts that a `usage` object names.
+fn take_usage(usage: &Value, seen: &mut Seen) {
+    let counts = &mut seen.usage;
+    let fields = [
+        ("input_tokens", &mut counts.input_tokens),
+        ("output_tokens", &mut counts.output_tokens),
+        ("cache_read_input_tokens", &mut counts.cache_read_tokens),
+        ("cache_creation_input_tokens", &mut counts.cache_write_tokens),
+    ];
+    for (name, count) in fields {
+        if let Some(said) = usage[name].as_u64() {
+            *count = said;
+        }
+    }
+    if let Some(long) = usage["cache_creation"]["ephemeral_1h_input_tokens"].as_u64() {
+        counts.cache_write_long_tokens = long.min(counts.cache_write_tokens);
+    }
+    seen.has_input |= usage["input_tokens"].is_u64();
 }
 
 fn message_shell(model: &str) -> Value {
@@ -102,10 +142,14 @@ fn whole_block(block: &Block) -> Value {
             json!({"type": "thinking", "thinking": thinking, "signature": signature()})
         }
         Block::Text(text) => json!({"type": "text", "text": text}),
-        Block::Tool { id, name, input } => {
-            json!({"type": "tool_use", "id": id, "name": name, "input": input})
+        Block::Tool(call) => {
+            json!({"type": "tool_use", "id": call_id(&call.id), "name": call.name, "input": call.input})
         }
     }
+}
+
+fn call_id(id: &str) -> String {
+    format!("toolu_{id}")
 }
 
 /// Stands where the vendor signs a thought; it says plainly what it is.
@@ -127,10 +171,10 @@ fn stream_block(events: &mut Vec<Value>, index: usize, block: &Block) {
             let delta = |piece| json!({"type": "text_delta", "text": piece});
             (json!({"type": "text", "text": ""}), pieces(text).into_iter().map(delta).collect())
         }
-        Block::Tool { id, name, input } => {
+        Block::Tool(call) => {
             let delta = |piece| json!({"type": "input_json_delta", "partial_json": piece});
-            let empty = json!({"type": "tool_use", "id": id, "name": name, "input": {}});
-            (empty, pieces(&input.to_string()).into_iter().map(delta).collect())
+            let empty = json!({"type": "tool_use", "id": call_id(&call.id), "name": call.name, "input": {}});
+            (empty, pieces(&call.input.to_string()).into_iter().map(delta).collect())
         }
     };
     events.push(json!({"type": "content_block_start", "index": index, "content_block": empty}));
@@ -138,13 +182,6 @@ fn stream_block(events: &mut Vec<Value>, index: usize, block: &Block) {
         events.push(json!({"type": "content_block_delta", "index": index, "delta": delta}));
     }
     events.push(json!({"type": "content_block_stop", "index": index}));
-}
-
-/// A text in a few pieces, cut between characters.
-fn pieces(text: &str) -> Vec<String> {
-    let characters: Vec<char> = text.chars().collect();
-    let size = characters.len().div_ceil(PIECES).max(1);
-    characters.chunks(size).map(|piece| piece.iter().collect()).collect()
 }
 
 fn read_message(message: &Value) -> Result<Said, String> {
@@ -164,7 +201,8 @@ fn read_message(message: &Value) -> Result<Said, String> {
 
 fn read_tool(tool: &Value) -> Option<OfferedTool> {
     let properties = tool["input_schema"]["properties"].as_object().cloned().unwrap_or_default();
-    Some(OfferedTool { name: tool["name"].as_str()?.to_owned(), properties })
+    let name = tool["name"].as_str()?.to_owned();
+    Some(OfferedTool { name, properties, kind: ToolKind::Function, namespace: None })
 }
 
 /// The words of a text or of a list of blocks.
@@ -180,13 +218,6 @@ fn words(content: &Value) -> String {
         }
         _ => String::new(),
     }
-}
-
-fn add_line(text: &mut String, line: &str) {
-    if !text.is_empty() {
-        text.push('\n');
-    }
-    text.push_str(line);
 }
 
 #[cfg(test)]
@@ -219,11 +250,6 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn pieces_put_together_are_the_text(text in ".{0,100}") {
-            prop_assert_eq!(pieces(&text).concat(), text);
-        }
-
         #[test]
         fn any_bytes_are_read_or_refused_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             let _ = Anthropic.read(&bytes);

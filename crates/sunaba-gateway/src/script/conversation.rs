@@ -23,6 +23,20 @@ pub(crate) struct OfferedTool {
     pub(crate) name: String,
     /// The properties of its input, by name.
     pub(crate) properties: serde_json::Map<String, serde_json::Value>,
+    pub(crate) kind: ToolKind,
+    /// The group of tools it belongs to, where the dialect has such groups.
+    pub(crate) namespace: Option<String>,
+}
+
+/// How a tool takes its input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ToolKind {
+    /// As an object.
+    Function,
+    /// As a text.
+    Text,
+    /// The vendor's own shell, which the client runs.
+    LocalShell,
 }
 
 /// Everything that a script may look at.
@@ -33,6 +47,8 @@ pub(crate) struct Conversation {
     pub(crate) messages: Vec<Said>,
     pub(crate) tools: Vec<OfferedTool>,
     pub(crate) streamed: bool,
+    /// Whether a streamed answer tells its usage.
+    pub(crate) usage_in_stream: bool,
     pub(crate) size_bytes: usize,
 }
 

@@ -7,10 +7,11 @@
 
 mod conversation;
 mod format;
+mod patch;
 mod play;
 mod tools;
 mod turn;
 
-pub(crate) use conversation::{Conversation, OfferedTool, Said, Speaker};
+pub(crate) use conversation::{Conversation, OfferedTool, Said, Speaker, ToolKind};
 pub use format::{DEFAULT_SCRIPT, SCRIPT_MAX_BYTES, Script, ScriptError};
-pub(crate) use play::{Block, Played, Reply, StopReason, estimate_tokens, play};
+pub(crate) use play::{Block, Played, Reply, StopReason, ToolCall, estimate_tokens, play};

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::conversation::{Conversation, Speaker, View};
+use super::conversation::{Conversation, Speaker, ToolKind, View};
 use super::format::Script;
 use super::tools::{Quoting, fill, render};
 use super::turn::{ErrorSpec, Expectation, Turn, When};
@@ -22,7 +22,19 @@ const PAST_THE_END: &str = "The script has no further turn.";
 pub(crate) enum Block {
     Thinking(String),
     Text(String),
-    Tool { id: String, name: String, input: Value },
+    Tool(ToolCall),
+}
+
+/// A call of a tool that the request offers.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ToolCall {
+    /// Its own; dialects put their usual letters before it.
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) namespace: Option<String>,
+    pub(crate) kind: ToolKind,
+    /// An object, or a text for a tool that takes one.
+    pub(crate) input: Value,
 }
 
 /// Why the model stops.
@@ -151,8 +163,7 @@ fn reply(turn: &Turn, view: View<'_>, delay: Duration) -> Result<Reply, String> 
     blocks.extend(filled(&turn.thinking).map(Block::Thinking));
     blocks.extend(filled(&turn.text).map(Block::Text));
     for tool in &turn.tools {
-        let (name, input) = render(tool, view)?;
-        blocks.push(Block::Tool { id: format!("toolu_{}", uuid::Uuid::now_v7().simple()), name, input });
+        blocks.push(Block::Tool(render(tool, view)?));
     }
     let stop = match &turn.stop_reason {
         Some(reason) => StopReason::Other(reason.clone()),
@@ -166,6 +177,7 @@ fn reply(turn: &Turn, view: View<'_>, delay: Duration) -> Result<Reply, String> 
             output_tokens: claimed.output_tokens,
             cache_read_tokens: claimed.cache_read_tokens,
             cache_write_tokens: claimed.cache_write_tokens,
+            ..Usage::default()
         },
     );
     Ok(Reply { blocks, stop, usage, delay, chunk_delay: Duration::from_millis(turn.chunk_delay_ms) })
@@ -186,7 +198,7 @@ pub(crate) fn estimate_tokens(size_bytes: usize) -> u64 {
 fn estimate(conversation: &Conversation, blocks: &[Block]) -> Usage {
     let size = |block: &Block| match block {
         Block::Thinking(text) | Block::Text(text) => text.len(),
-        Block::Tool { name, input, .. } => name.len() + input.to_string().len(),
+        Block::Tool(call) => call.name.len() + call.input.to_string().len(),
     };
     Usage {
         input_tokens: estimate_tokens(conversation.size_bytes),
@@ -208,6 +220,8 @@ mod tests {
         let tool = |name: &str, keys: &[&str]| OfferedTool {
             name: name.into(),
             properties: keys.iter().map(|key| ((*key).to_owned(), Value::Null)).collect(),
+            kind: ToolKind::Function,
+            namespace: None,
         };
         Conversation {
             model: "m".into(),
@@ -215,6 +229,7 @@ mod tests {
             messages: history.to_vec(),
             tools: vec![tool("Bash", &["command"]), tool("Write", &["file_path", "content"])],
             streamed: false,
+            usage_in_stream: false,
             size_bytes: 400,
         }
     }
@@ -277,7 +292,7 @@ mod tests {
             panic!("no reply")
         };
         let described = reply.blocks.iter().map(|block| match block {
-            Block::Tool { name, input, .. } => format!("{name} {input}"),
+            Block::Tool(call) => format!("{} {}", call.name, call.input),
             other => panic!("{other:?}"),
         });
         let inputs: Vec<String> = described.collect();
@@ -292,10 +307,10 @@ mod tests {
 
     #[test]
     fn a_tool_that_is_not_offered_is_said() {
-        let script = script("- tools: [{edit: {path: a, old: b, new: c}}]\n");
+        let script = script("- tools: [{glob: '*.rs'}]\n");
         match play(&script, &asked(&[said(Speaker::User, "x", "")]), |_, _| true) {
             Played::Failed { message, .. } => {
-                assert!(message.contains("Edit") && message.contains("Bash, Write"), "{message}");
+                assert!(message.contains("Glob") && message.contains("Bash, Write"), "{message}");
             }
             other => panic!("{other:?}"),
         }

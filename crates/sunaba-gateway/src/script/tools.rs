@@ -1,15 +1,28 @@
 //! Renders a script's tool calls into the tools that the request offers.
 //!
 //! Runtimes name the same few tools differently; a file tool that is not
-//! offered is done by the shell. What cannot be done is an error that says so.
+//! offered is done by a patch or by the shell. What cannot be done is an error
+//! that says so.
 
 use serde_json::{Map, Value, json};
 use sunaba_types::shim::WORKSPACE_INSIDE;
 
-use super::conversation::{OfferedTool, View};
+use super::conversation::{OfferedTool, ToolKind, View};
+use super::patch;
+use super::play::ToolCall;
 use super::turn::Tool;
 
-const SHELL: &[&str] = &["Bash", "bash", "shell", "exec_command", "run_shell_command", "execute_bash"];
+const SHELL: &[&str] = &[
+    "Bash",
+    "bash",
+    "shell",
+    "exec_command",
+    "shell_command",
+    "local_shell",
+    "run_shell_command",
+    "execute_bash",
+    "terminal",
+];
 const WRITE: &[&str] = &["Write", "write", "write_file", "create_file"];
 const EDIT: &[&str] = &["Edit", "edit", "replace", "str_replace", "edit_file"];
 const READ: &[&str] = &["Read", "read", "read_file"];
@@ -25,73 +38,81 @@ const NEW: &[&str] = &["new_string", "newString", "new_str", "new_text"];
 const PATTERN: &[&str] = &["pattern", "query"];
 const TIMEOUT: &[&str] = &["timeout", "timeout_ms"];
 
-/// A tool call as the request's dialect wants it: a name and an input.
-pub(crate) type Rendered = (String, Value);
-
 /// Renders one call.
-pub(crate) fn render(tool: &Tool, view: View<'_>) -> Result<Rendered, String> {
+pub(crate) fn render(tool: &Tool, view: View<'_>) -> Result<ToolCall, String> {
     let offered = &view.conversation.tools;
     let fill = |text: &str| fill(text, view, Quoting::None);
     match tool {
         Tool::Call(call) => match offered.iter().find(|tool| tool.name == call.name) {
-            Some(_) => Ok((call.name.clone(), call.input.clone())),
+            Some(tool) => Ok(call_of(tool, call.input.clone())),
             None => Err(not_offered(&call.name, offered)),
         },
         Tool::Shell(shell) => {
-            let mut extra = Vec::new();
-            if let Some(timeout) = shell.timeout_ms {
-                extra.push((TIMEOUT, json!(timeout)));
-            }
-            shell_call(offered, &self::fill(&shell.command, view, Quoting::Shell), extra)
+            let command = self::fill(&shell.command, view, Quoting::Shell);
+            shell_call(offered, &command, shell.timeout_ms)
         }
         Tool::Write(write) => {
-            let content = fill(&write.content);
-            file_call(offered, WRITE, &fill(&write.path), vec![(CONTENT, json!(content))]).or_else(|error| {
-                let path = quoted(&fill(&write.path));
-                let command =
-                    format!("mkdir -p \"$(dirname -- {path})\" && printf %s {} > {path}", quoted(&content));
-                shell_call(offered, &command, Vec::new()).map_err(|_| error)
+            let (path, content) = (fill(&write.path), fill(&write.content));
+            file_call(offered, WRITE, &path, vec![(CONTENT, json!(content))]).or_else(|error| {
+                let patch = patch::add_file(offered, &path, &content);
+                patch.map_or_else(|| by_shell(offered, &patch::write_command(&path, &content), error), Ok)
             })
         }
         Tool::Edit(edit) => {
-            let values = vec![(OLD, json!(fill(&edit.old))), (NEW, json!(fill(&edit.new)))];
-            file_call(offered, EDIT, &fill(&edit.path), values)
+            let (path, old, new) = (fill(&edit.path), fill(&edit.old), fill(&edit.new));
+            file_call(offered, EDIT, &path, vec![(OLD, json!(old)), (NEW, json!(new))]).or_else(|error| {
+                let patch = patch::update_file(offered, &path, &old, &new);
+                patch.map_or_else(|| by_shell(offered, &patch::edit_command(&path, &old, &new), error), Ok)
+            })
         }
-        Tool::Read(read) => file_call(offered, READ, &fill(&read.path), Vec::new()).or_else(|error| {
-            shell_call(offered, &format!("cat -- {}", quoted(&fill(&read.path))), Vec::new())
-                .map_err(|_| error)
-        }),
+        Tool::Read(read) => {
+            let path = fill(&read.path);
+            file_call(offered, READ, &path, Vec::new())
+                .or_else(|error| by_shell(offered, &format!("cat -- {}", quoted(&path)), error))
+        }
         Tool::Glob(search) => search_call(offered, GLOB, &search.pattern, search.path.as_deref()),
         Tool::Grep(search) => {
             search_call(offered, GREP, &search.pattern, search.path.as_deref()).or_else(|error| {
                 let place = quoted(search.path.as_deref().unwrap_or("."));
-                let command = format!("grep -rn -e {} -- {place}", quoted(&search.pattern));
-                shell_call(offered, &command, Vec::new()).map_err(|_| error)
+                by_shell(offered, &format!("grep -rn -e {} -- {place}", quoted(&search.pattern)), error)
             })
         }
     }
 }
 
-fn shell_call(
-    offered: &[OfferedTool],
-    command: &str,
-    extra: Vec<(&[&str], Value)>,
-) -> Result<Rendered, String> {
+/// A call of an offered tool, with an id of its own.
+pub(super) fn call_of(tool: &OfferedTool, input: Value) -> ToolCall {
+    let id = uuid::Uuid::now_v7().simple().to_string();
+    ToolCall { id, name: tool.name.clone(), namespace: tool.namespace.clone(), kind: tool.kind, input }
+}
+
+/// What no tool is offered for, done by the shell; the error is that of the tool.
+fn by_shell(offered: &[OfferedTool], command: &str, error: String) -> Result<ToolCall, String> {
+    shell_call(offered, command, None).map_err(|_| error)
+}
+
+fn shell_call(offered: &[OfferedTool], command: &str, timeout_ms: Option<u64>) -> Result<ToolCall, String> {
     let tool = find(offered, SHELL)?;
+    if tool.kind == ToolKind::LocalShell {
+        let words = json!(["bash", "-lc", command]);
+        return Ok(call_of(
+            tool,
+            json!({"type": "exec", "command": words, "timeout_ms": timeout_ms, "env": {}}),
+        ));
+    }
     let key = key_of(tool, COMMAND);
     // Some runtimes take the words of a command instead of a line.
     let is_list = tool.properties.get(key).is_some_and(|property| property["type"] == "array");
     let value = if is_list { json!(["bash", "-lc", command]) } else { json!(command) };
     let mut input = Map::from_iter([(key.to_owned(), value)]);
-    for (names, value) in extra {
-        if let Some(name) = names.iter().find(|name| tool.properties.contains_key(**name)) {
-            input.insert((*name).to_owned(), value);
-        }
+    let timeout_key = TIMEOUT.iter().find(|name| tool.properties.contains_key(**name));
+    if let (Some(timeout), Some(name)) = (timeout_ms, timeout_key) {
+        input.insert((*name).to_owned(), json!(timeout));
     }
     if tool.properties.contains_key("description") {
         input.insert("description".to_owned(), json!("Scripted command"));
     }
-    Ok((tool.name.clone(), Value::Object(input)))
+    Ok(call_of(tool, Value::Object(input)))
 }
 
 fn file_call(
@@ -99,7 +120,7 @@ fn file_call(
     names: &[&str],
     path: &str,
     values: Vec<(&[&str], Value)>,
-) -> Result<Rendered, String> {
+) -> Result<ToolCall, String> {
     let tool = find(offered, names)?;
     let key = key_of(tool, PATH);
     let wants_absolute = tool.properties.get(key).is_some_and(|property| {
@@ -112,7 +133,7 @@ fn file_call(
     };
     let mut input = Map::from_iter([(key.to_owned(), json!(path))]);
     input.extend(values.into_iter().map(|(names, value)| (key_of(tool, names).to_owned(), value)));
-    Ok((tool.name.clone(), Value::Object(input)))
+    Ok(call_of(tool, Value::Object(input)))
 }
 
 fn search_call(
@@ -120,13 +141,13 @@ fn search_call(
     names: &[&str],
     pattern: &str,
     path: Option<&str>,
-) -> Result<Rendered, String> {
+) -> Result<ToolCall, String> {
     let tool = find(offered, names)?;
     let mut input = Map::from_iter([(key_of(tool, PATTERN).to_owned(), json!(pattern))]);
     if let Some(path) = path {
         input.insert(key_of(tool, DIRECTORY).to_owned(), json!(path));
     }
-    Ok((tool.name.clone(), Value::Object(input)))
+    Ok(call_of(tool, Value::Object(input)))
 }
 
 fn find<'a>(offered: &'a [OfferedTool], names: &[&str]) -> Result<&'a OfferedTool, String> {
@@ -178,6 +199,6 @@ pub(crate) fn fill(text: &str, view: View<'_>, quoting: Quoting) -> String {
 }
 
 /// One word for a shell.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }

@@ -57,7 +57,10 @@ async fn other_refs_are_refused_with_words_to_act_on() {
         let (success, printed) = git_over_http(&dir, &["push", "origin", target]).await;
         assert!(!success, "{target}");
         assert!(printed.contains("[remote rejected]"), "{printed}");
-        assert!(printed.contains(&format!("git push origin HEAD:{BRANCH}")), "{printed}");
+        let tried = target.strip_prefix("HEAD:").unwrap();
+        assert!(printed.contains("may not write refs/") && printed.contains(tried), "{printed}");
+        // The command that it names works as it stands; see the end.
+        assert!(printed.contains(&format!("git push origin HEAD:refs/heads/{BRANCH}")), "{printed}");
     }
     // One bad ref refuses the whole push.
     let (success, _) = git_over_http(&dir, &["push", "origin", BRANCH, "HEAD:main"]).await;
@@ -74,6 +77,9 @@ async fn other_refs_are_refused_with_words_to_act_on() {
             assert_eq!((&each["written"], &each["refused"]), (&false.into(), &event["reason"]), "{event}");
         }
     }
+    let told = format!("HEAD:refs/heads/{BRANCH}");
+    let (success, printed) = git_over_http(&dir, &["push", "origin", &told]).await;
+    assert!(success, "{printed}");
 }
 
 #[tokio::test]
@@ -112,6 +118,34 @@ async fn an_ended_sandbox_and_then_its_successor_shut_it_out() {
     assert_eq!(next.attempt, world.sandbox.attempt + 1);
     let (success, printed) = git_over_http(&dir, &["push", "origin", BRANCH]).await;
     assert!(!success && printed.contains("remote: attempt_superseded"), "{printed}");
+}
+
+#[tokio::test]
+async fn a_push_that_waited_for_the_projects_lock_is_compared_under_it() {
+    let world = World::with_model("script:default").await;
+    let dir = clone(&world);
+    let before = world.mirror.branch_commit(BRANCH).await.unwrap();
+    commit(&dir, "made.txt", "x");
+    // Somebody else holds the lock while the push arrives whole and is ready to be written.
+    let held = world.locks.lock(world.project.as_str()).await;
+    let push = tokio::spawn({
+        let dir = dir.clone();
+        async move { git_over_http(&dir, &["push", "origin", BRANCH]).await }
+    });
+    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(20);
+    while world.pushes_arrived() == 0 {
+        assert!(tokio::time::Instant::now() < deadline && !push.is_finished(), "the push did not arrive");
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    // Meanwhile a later attempt takes its place.
+    fail(&world).await;
+    let retry = SandboxChange { task_trigger: Some(TaskTrigger::Retry), ..SandboxChange::default() };
+    world.store.change_sandbox(&world.sandbox.id, retry).await.unwrap();
+    world.start_next_attempt().await;
+    drop(held);
+    let (success, printed) = push.await.unwrap();
+    assert!(!success && printed.contains("attempt_superseded"), "{printed}");
+    assert_eq!(world.mirror.branch_commit(BRANCH).await.unwrap(), before);
 }
 
 #[tokio::test]

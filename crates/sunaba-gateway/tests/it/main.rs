@@ -2,10 +2,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up has failed")]
 
+mod budget;
+mod budget_recovery;
+mod budget_rules;
 mod egress;
 mod fairness;
 mod git_fetch;
 mod git_push;
+mod openai_script;
+mod openai_upstream;
 mod script;
 mod support;
 mod upstream;
+mod vendor;

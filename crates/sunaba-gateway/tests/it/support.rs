@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,22 +11,37 @@ use async_trait::async_trait;
 use axum::Router;
 use axum::extract::Request;
 use axum::middleware::Next;
+use futures::StreamExt as _;
 use serde_json::{Value, json};
-use sunaba_gateway::{Caller, GatewayConfig, GatewayState, ScriptSource, Upstream, router};
-use sunaba_git::Mirror;
+use sunaba_gateway::{Caller, GatewayConfig, GatewayState, PriceTable, ScriptSource, Upstream, router};
+use sunaba_git::{Mirror, ProjectLocks};
+use sunaba_secrets::{SecretKey, Secrets, Vault};
 use sunaba_store::{
-    EventQuery, EventStore, NewProject, NewSandbox, NewTask, NewTicket, SandboxChange, Store,
+    EventQuery, EventStore, NewProject, NewSandbox, NewTask, NewTicket, SandboxChange, Spender,
+    SpendingStore, Store,
 };
 use sunaba_store_sqlite::{Options, SqliteStore};
 use sunaba_types::{
-    BlobHash, Priority, ProjectId, ProjectSettings, Resources, Sandbox, SandboxId, SystemClock, TicketType,
+    BlobHash, Priority, ProjectId, ProjectSettings, Resources, Sandbox, SandboxId, SystemClock, Terms,
+    TicketType,
 };
 use tempfile::TempDir;
 
 pub(crate) const BRANCH: &str = "feature/1-x";
+/// One dollar for a million tokens in, ten for a million out.
+const PRICES: &str = "built_in: false\nmodels: {'claude-*': {input: 1, output: 10, max_output: 10000}, 'gpt-*': {input: 1, output: 10, max_output: 10000}}";
 
 #[derive(Default)]
 struct Scripts(Mutex<HashMap<String, Vec<u8>>>);
+
+impl Scripts {
+    /// Keeps a script; the model that it is.
+    fn keep(&self, script: &str) -> String {
+        let hash = BlobHash::of(script.as_bytes());
+        self.0.lock().unwrap().insert(hash.as_str().to_owned(), script.as_bytes().to_vec());
+        format!("script:{hash}")
+    }
+}
 
 #[async_trait]
 impl ScriptSource for Scripts {
@@ -43,37 +59,63 @@ pub(crate) struct World {
     pub(crate) mirror: Mirror,
     pub(crate) base: String,
     pub(crate) caller: Arc<Mutex<Caller>>,
+    pub(crate) state: GatewayState,
+    /// The git locks that the gateway takes.
+    pub(crate) locks: Arc<ProjectLocks>,
+    pushes: Arc<AtomicUsize>,
+}
+
+/// How a world differs from the usual one.
+#[derive(Default)]
+pub(crate) struct Setup {
+    pub(crate) model: String,
+    pub(crate) script: Option<String>,
+    pub(crate) upstream: Option<String>,
+    pub(crate) prices: Option<&'static str>,
+    pub(crate) budget_usd: Option<f64>,
+    /// Whether the project has a key of its own, `project-key`.
+    pub(crate) has_project_key: bool,
 }
 
 impl World {
     /// A sandbox whose model is this script.
     pub(crate) async fn scripted(script: &str) -> Self {
-        let hash = BlobHash::of(script.as_bytes());
-        let scripts = Scripts::default();
-        scripts.0.lock().unwrap().insert(hash.as_str().to_owned(), script.as_bytes().to_vec());
-        Self::new(&format!("script:{hash}"), scripts, None).await
+        Self::new(Setup { script: Some(script.to_owned()), ..Setup::default() }).await
     }
 
     /// A sandbox whose model is this one.
     pub(crate) async fn with_model(model: &str) -> Self {
-        Self::new(model, Scripts::default(), None).await
+        Self::new(Setup { model: model.to_owned(), ..Setup::default() }).await
     }
 
     /// A sandbox whose model is reached at this address with the key `real-key`.
     pub(crate) async fn with_upstream(base_url: &str) -> Self {
-        let upstream = Upstream { base_url: base_url.to_owned(), api_key: Some("real-key".into()) };
-        Self::new("claude-real", Scripts::default(), Some(upstream)).await
+        Self::new(Setup { upstream: Some(base_url.to_owned()), ..Setup::default() }).await
     }
 
-    async fn new(model: &str, scripts: Scripts, upstream: Option<Upstream>) -> Self {
-        let dir = TempDir::new().unwrap();
+    /// The same, with so much to spend.
+    pub(crate) async fn with_budget(base_url: &str, budget_usd: f64) -> Self {
+        let upstream = Some(base_url.to_owned());
+        Self::new(Setup { upstream, budget_usd: Some(budget_usd), ..Setup::default() }).await
+    }
+
+    pub(crate) async fn new(setup: Setup) -> Self {
+        Self::in_dir(TempDir::new().unwrap(), setup).await
+    }
+
+    pub(crate) async fn in_dir(dir: TempDir, setup: Setup) -> Self {
         let repo = dir.path().join("repo");
         std::fs::create_dir(&repo).unwrap();
         git(&repo, &["init", "-q", "-b", "main"]);
         commit(&repo, "README.md", "hello\n");
-        let options = Options::new(dir.path().join("db"), Arc::new(SystemClock));
-        let store = SqliteStore::open(options).await.unwrap();
-        let (project, sandbox) = make_sandbox(&*store, &repo, model).await;
+        let store = open_store(dir.path()).await;
+        let scripts = Scripts::default();
+        let model = match &setup.script {
+            Some(script) => scripts.keep(script),
+            None if setup.upstream.is_some() => "claude-real".to_owned(),
+            None => setup.model.clone(),
+        };
+        let (project, sandbox) = make_sandbox(&*store, &repo, &model, setup.budget_usd).await;
         let mirror = Mirror::ensure(dir.path().join(format!("git/{project}.git")), repo.to_str().unwrap())
             .await
             .unwrap();
@@ -85,17 +127,37 @@ impl World {
             attempt: sandbox.attempt,
         };
         let caller = Arc::new(Mutex::new(caller));
-        let upstream = upstream.unwrap_or(Upstream { base_url: "http://127.0.0.1:9".into(), api_key: None });
-        let state = GatewayState::new(GatewayConfig {
-            store: Arc::clone(&store) as Arc<dyn Store>,
-            git_root: dir.path().join("git"),
-            locks: Arc::default(),
-            scripts: Arc::new(scripts),
-            anthropic: upstream,
-        })
-        .unwrap();
-        let base = serve(Router::new().nest("/gateway", router(state)), Arc::clone(&caller)).await;
-        Self { dir, store, project, sandbox, mirror, base, caller }
+        let mut config = config(&store, dir.path(), scripts);
+        let locks = Arc::clone(&config.locks);
+        let base_url = setup.upstream.clone().unwrap_or_else(|| "http://127.0.0.1:9".to_owned());
+        let api_key = setup.upstream.is_some().then(|| "real-key".into());
+        config.anthropic = Upstream { base_url: base_url.clone(), api_key: api_key.clone() };
+        config.openai = Upstream { base_url: format!("{base_url}/v1/"), api_key };
+        config.prices = PriceTable::parse(setup.prices.unwrap_or(PRICES)).unwrap();
+        if setup.has_project_key {
+            config.secrets = Some(project_keys(&store, dir.path(), &project).await);
+        }
+        let state = GatewayState::new(config).unwrap();
+        let pushes = Arc::new(AtomicUsize::new(0));
+        let routes = counted(routes(&state), Arc::clone(&pushes));
+        let base = serve(routes, Arc::clone(&caller)).await;
+        Self { dir, store, project, sandbox, mirror, base, caller, state, locks, pushes }
+    }
+
+    /// How many pushes have arrived whole.
+    pub(crate) fn pushes_arrived(&self) -> usize {
+        self.pushes.load(Ordering::SeqCst)
+    }
+
+    /// Another sandbox of the same project, for a task of its own; the address where it is served.
+    pub(crate) async fn another_sandbox(&self) -> (Sandbox, String) {
+        let repo = self.path("repo");
+        let (project, sandbox) = make_sandbox(&*self.store, &repo, &self.sandbox.model, None).await;
+        assert_eq!(project, self.project);
+        let caller =
+            Caller { sandbox_id: sandbox.id.clone(), project_id: Some(project), attempt: sandbox.attempt };
+        let base = serve(routes(&self.state), Arc::new(Mutex::new(caller))).await;
+        (sandbox, base)
     }
 
     pub(crate) fn git_url(&self) -> String {
@@ -124,10 +186,22 @@ impl World {
 
     /// Posts a model request and gives status and body.
     pub(crate) async fn ask(&self, body: &Value) -> (u16, String) {
-        let url = format!("{}/gateway/anthropic/v1/messages", self.base);
+        self.ask_at("anthropic/v1/messages", body).await
+    }
+
+    /// Posts a model request below the gateway and gives status and body.
+    pub(crate) async fn ask_at(&self, path: &str, body: &Value) -> (u16, String) {
+        let url = format!("{}/gateway/{path}", self.base);
         let client = reqwest::Client::new();
         let answer = client.post(url).header("x-api-key", "sandbox-token").json(body).send().await.unwrap();
         (answer.status().as_u16(), answer.text().await.unwrap())
+    }
+
+    /// What the sandbox's task has spent and reserved, in millionths of a dollar.
+    pub(crate) async fn spent(&self) -> (i64, i64) {
+        let task = self.sandbox.task_id.clone().unwrap();
+        let spending = self.store.spending(&Spender::Task(task)).await.unwrap();
+        (spending.cost_micros, spending.reserved_micros)
     }
 
     /// Waits until the sandbox's log holds `count` events of a type; gives their data, oldest first.
@@ -162,7 +236,56 @@ fn all_events(sandbox_id: &SandboxId) -> EventQuery {
     }
 }
 
-async fn make_sandbox(store: &dyn Store, repo: &Path, model: &str) -> (ProjectId, Sandbox) {
+fn routes(state: &GatewayState) -> Router {
+    Router::new().nest("/gateway", router(state.clone()))
+}
+
+/// Counts the pushes whose last byte was handed to the gateway.
+fn counted(router: Router, pushes: Arc<AtomicUsize>) -> Router {
+    router.layer(axum::middleware::from_fn(move |request: Request, next: Next| {
+        let pushes = Arc::clone(&pushes);
+        let is_push = request.uri().path().ends_with("/git-receive-pack");
+        let request = request.map(|body| {
+            let end = futures::stream::poll_fn(move |_| {
+                pushes.fetch_add(usize::from(is_push), Ordering::SeqCst);
+                std::task::Poll::Ready(None)
+            });
+            axum::body::Body::from_stream(body.into_data_stream().chain(end))
+        });
+        next.run(request)
+    }))
+}
+
+/// The store of a world, opened anew.
+pub(crate) async fn open_store(dir: &Path) -> Arc<SqliteStore> {
+    SqliteStore::open(Options::new(dir.join("db"), Arc::new(SystemClock))).await.unwrap()
+}
+
+/// A gateway over a world's store.
+pub(crate) fn gateway_over(store: &Arc<SqliteStore>, dir: &Path) -> GatewayState {
+    GatewayState::new(config(store, dir, Scripts::default())).unwrap()
+}
+
+fn config(store: &Arc<SqliteStore>, dir: &Path, scripts: Scripts) -> GatewayConfig {
+    let shared = Arc::clone(store) as Arc<dyn Store>;
+    GatewayConfig::new(shared, dir.join("git"), Arc::default(), Arc::new(scripts))
+}
+
+async fn project_keys(store: &Arc<SqliteStore>, dir: &Path, project: &ProjectId) -> Secrets {
+    let key = SecretKey::read_or_make(&dir.join("secret.key")).unwrap();
+    let secrets = Secrets::open(Arc::clone(store) as Arc<dyn Store>, Vault::new(&key)).await.unwrap();
+    for name in ["ANTHROPIC_API_KEY", "OPENAI_API_KEY"] {
+        secrets.put(project, name, &"project-key".into()).await.unwrap();
+    }
+    secrets
+}
+
+async fn make_sandbox(
+    store: &dyn Store,
+    repo: &Path,
+    model: &str,
+    budget_usd: Option<f64>,
+) -> (ProjectId, Sandbox) {
     let project = NewProject {
         name: "p".into(),
         repo_path: Some(repo.display().to_string()),
@@ -196,7 +319,7 @@ async fn make_sandbox(store: &dyn Store, repo: &Path, model: &str) -> (ProjectId
         model: model.to_owned(),
         prompt: "do it".into(),
         resources: Resources::default(),
-        terms: sunaba_types::Terms::default(),
+        terms: Terms { budget_usd, ..Terms::default() },
     };
     let sandbox = store.create_sandbox(sandbox).await.unwrap();
     let change = SandboxChange { branch_name: Some(BRANCH.into()), ..SandboxChange::default() };

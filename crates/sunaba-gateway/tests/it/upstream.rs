@@ -11,14 +11,14 @@ use tokio::sync::mpsc;
 
 use crate::support::{World, listen, request};
 
-const START: &str = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":11,\"output_tokens\":1}}}\n\n";
+pub(crate) const START: &str = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":11,\"output_tokens\":1}}}\n\n";
 const END: &str =
     "event: message_delta\ndata: {\"type\":\"message_delta\",\"usage\":{\"output_tokens\":22}}\n\n";
 
-type Seen = Arc<Mutex<Vec<(String, HeaderMap)>>>;
+pub(crate) type Seen = Arc<Mutex<Vec<(String, HeaderMap)>>>;
 
 /// A provider that streams what the test feeds it.
-async fn provider(pieces: mpsc::Receiver<Result<Bytes, std::io::Error>>) -> (String, Seen) {
+pub(crate) async fn provider(pieces: mpsc::Receiver<Result<Bytes, std::io::Error>>) -> (String, Seen) {
     let seen = Seen::default();
     let noted = Arc::clone(&seen);
     let pieces = Arc::new(Mutex::new(Some(pieces)));
@@ -34,7 +34,7 @@ async fn provider(pieces: mpsc::Receiver<Result<Bytes, std::io::Error>>) -> (Str
     (listen(router).await, seen)
 }
 
-async fn post(world: &World) -> reqwest::Response {
+pub(crate) async fn post(world: &World) -> reqwest::Response {
     let url = format!("{}/gateway/anthropic/v1/messages?beta=true", world.base);
     let call = reqwest::Client::new().post(url).header("x-api-key", "sandbox-token");
     let call = call.header("authorization", "Bearer sandbox-token").header("anthropic-version", "2023-06-01");
@@ -92,4 +92,21 @@ async fn a_provider_that_is_away_is_a_vendor_error() {
     let body: Value = answer.json().await.unwrap();
     assert_eq!(body["error"]["type"], "api_error");
     world.events("gateway.model_call", 1).await;
+}
+
+#[tokio::test]
+async fn a_vendors_limit_with_a_known_end_is_said() {
+    let router = Router::new().fallback(|| async {
+        let words = json!({"type": "error", "error": {"type": "rate_limit_error", "message": "slow down"}});
+        (http::StatusCode::TOO_MANY_REQUESTS, [("retry-after", "3600")], axum::Json(words))
+    });
+    let world = World::with_upstream(&listen(router).await).await;
+    let answer = post(&world).await;
+    assert_eq!((answer.status().as_u16(), answer.headers()["retry-after"].to_str().unwrap()), (429, "3600"));
+    assert!(answer.text().await.unwrap().contains("slow down"));
+    let said = world.events("gateway.quota", 1).await;
+    assert!(said[0]["until"].as_str().unwrap().ends_with('Z'), "{}", said[0]);
+    let calls = world.events("gateway.model_call", 1).await;
+    assert_eq!((&calls[0]["error"], &calls[0]["known_by"]), (&json!("slow down"), &json!("refused")));
+    assert_eq!(world.spent().await, (0, 0));
 }
