@@ -10,7 +10,7 @@ use crate::{ApiError, AppState};
 
 /// Forgets a secret; 404 if there is none.
 #[utoipa::path(delete, path = "/api/v1/projects/{id}/secrets/{name}", tag = "projects", operation_id = "delete_secret",
-    params(("id" = String, Path), ("name" = String, Path)), responses((status = 204, description = "It is gone")))]
+    params(("id" = String, Path), ("name" = String, Path, pattern = "^[A-Z][A-Z0-9_]{0,99}$")), responses((status = 204, description = "It is gone")))]
 pub(crate) async fn delete(
     State(state): State<AppState>,
     Editor(identity): Editor,

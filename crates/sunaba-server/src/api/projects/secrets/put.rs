@@ -28,7 +28,7 @@ pub(crate) struct SecretBody {
 
 /// Sets a secret, or replaces it. Its value cannot be read again.
 #[utoipa::path(put, path = "/api/v1/projects/{id}/secrets/{name}", tag = "projects", operation_id = "put_secret",
-    params(("id" = String, Path), ("name" = String, Path, description = "`[A-Z][A-Z0-9_]*`, at most 100 characters")),
+    params(("id" = String, Path), ("name" = String, Path, pattern = "^[A-Z][A-Z0-9_]{0,99}$")),
     request_body = SecretBody, responses((status = 200, body = SecretView)))]
 pub(crate) async fn put(
     State(state): State<AppState>,
