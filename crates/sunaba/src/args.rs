@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use sunaba_types::{EgressPreset, IsolationWanted};
 
 /// Runs coding agents in isolated sandboxes on your own git repositories.
 #[derive(Debug, Parser)]
@@ -50,6 +51,10 @@ pub(crate) enum Command {
     Verify(VerifyArgs),
     /// Make, list and revoke tokens
     Token(TokenArgs),
+    /// List projects, change their settings, their egress and their secrets
+    Project(ProjectArgs),
+    /// Say what this host can enforce, what is missing and what mends it
+    Doctor,
     /// Show every setting and where it comes from
     Config(ConfigArgs),
     /// Show everything at work on a small made-up repository
@@ -118,6 +123,161 @@ pub(crate) struct RunArgs {
     /// Say every line of standard input to the agent, even when it is no terminal
     #[arg(long)]
     pub(crate) stdin: bool,
+    #[command(flatten)]
+    pub(crate) terms: RunTerms,
+}
+
+/// On what terms a sandbox is asked for. What is absent is the project's setting, else the server's.
+#[derive(Debug, Default, Args)]
+pub(crate) struct RunTerms {
+    /// What makes the sandbox: local, docker
+    #[arg(long, value_name = "NAME")]
+    pub(crate) provider: Option<String>,
+    /// What the task may spend on models, in US dollars
+    #[arg(long, value_name = "USD")]
+    pub(crate) budget: Option<f64>,
+    /// How long the sandbox may run: 90s, 15m, 2h
+    #[arg(long, value_name = "DURATION", value_parser = seconds)]
+    pub(crate) timeout: Option<i64>,
+    /// Memory, in GiB
+    #[arg(long, value_name = "GIB")]
+    pub(crate) memory: Option<f64>,
+    /// Processor cores
+    #[arg(long, value_name = "CORES")]
+    pub(crate) cpu: Option<f64>,
+    /// Disk, in GiB
+    #[arg(long, value_name = "GIB")]
+    pub(crate) disk: Option<f64>,
+    /// The least isolation that is accepted: strict, sampled, any
+    #[arg(long, value_name = "LEVEL", value_parser = one_of::<IsolationWanted>)]
+    pub(crate) isolation: Option<IsolationWanted>,
+    /// A variable for the sandbox, never a secret; may be given several times
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
+    pub(crate) env: Vec<(String, String)>,
+    /// What sandboxes of this project may reach from now on: none, registries, open
+    #[arg(long, value_name = "PRESET", value_parser = one_of::<EgressPreset>)]
+    pub(crate) egress: Option<EgressPreset>,
+    /// A host that sandboxes of this project may reach besides (example.org, *.example.org:8443); may be given several times
+    #[arg(long, value_name = "HOST")]
+    pub(crate) allow: Vec<String>,
+}
+
+/// `sunaba project`
+#[derive(Debug, Args)]
+pub(crate) struct ProjectArgs {
+    #[command(subcommand)]
+    pub(crate) command: ProjectCommand,
+}
+
+/// What to do with projects. A project is named by its id, its name or its repository.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ProjectCommand {
+    /// List them
+    List,
+    /// Show one with its settings
+    Show {
+        /// Its id, name or repository
+        project: String,
+    },
+    /// Change settings; null clears one
+    Set {
+        /// Its id, name or repository
+        project: String,
+        /// KEY VALUE, as many as wanted: setup_command "make deps" resources.memory_gb 8 budget_usd 5
+        #[arg(required = true, value_name = "KEY VALUE", allow_hyphen_values = true)]
+        pairs: Vec<String>,
+    },
+    /// Decide what its sandboxes may reach
+    Egress {
+        /// Its id, name or repository
+        project: String,
+        /// none, registries (public package registries) or open (every public address)
+        #[arg(value_parser = one_of::<EgressPreset>)]
+        preset: EgressPreset,
+        /// A host that is open besides: example.org, *.example.org, each with :port or without
+        #[arg(long, value_name = "HOST")]
+        allow: Vec<String>,
+    },
+    /// Keep secrets: keys and tokens that the server uses for the project and no sandbox ever sees
+    Secret {
+        #[command(subcommand)]
+        command: SecretCommand,
+    },
+}
+
+/// What to do with a project's secrets.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SecretCommand {
+    /// Set one; its value is read from standard input, never from the command line
+    Set {
+        /// The project's id, name or repository
+        project: String,
+        /// The secret's name: ANTHROPIC_API_KEY, OPENAI_API_KEY, GIT_TOKEN
+        name: String,
+    },
+    /// List the names
+    List {
+        /// The project's id, name or repository
+        project: String,
+    },
+    /// Forget one
+    Rm {
+        /// The project's id, name or repository
+        project: String,
+        /// The secret's name
+        name: String,
+    },
+}
+
+/// A word of a fixed list.
+fn one_of<T: Word>(text: &str) -> Result<T, String> {
+    T::read(text).ok_or_else(|| format!("must be one of {}", T::words().join(", ")))
+}
+
+/// What is one of a fixed list of words.
+trait Word: Sized {
+    fn read(text: &str) -> Option<Self>;
+    fn words() -> Vec<&'static str>;
+}
+
+impl Word for EgressPreset {
+    fn read(text: &str) -> Option<Self> {
+        Self::parse(text)
+    }
+
+    fn words() -> Vec<&'static str> {
+        Self::ALL.iter().map(|word| word.as_str()).collect()
+    }
+}
+
+impl Word for IsolationWanted {
+    fn read(text: &str) -> Option<Self> {
+        Self::parse(text)
+    }
+
+    fn words() -> Vec<&'static str> {
+        Self::ALL.iter().map(|word| word.as_str()).collect()
+    }
+}
+
+/// `90`, `90s`, `15m`, `2h`, `1d`, in seconds.
+fn seconds(text: &str) -> Result<i64, String> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "" | "s" => 1,
+        "m" | "min" => 60,
+        "h" => 3600,
+        "d" => 86_400,
+        _ => return Err("must be a duration such as 90s, 15m or 2h".to_owned()),
+    };
+    let number: i64 = digits.parse().map_err(|_| "must be a duration such as 90s, 15m or 2h".to_owned())?;
+    number.checked_mul(unit).filter(|all| *all > 0).ok_or_else(|| "must be longer than nothing".to_owned())
+}
+
+/// `NAME=VALUE`.
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("must be NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 /// `sunaba attach`
@@ -276,5 +436,17 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn durations_and_pairs_are_read_or_refused() {
+        for (text, expected) in [("90", 90), ("90s", 90), ("15m", 900), ("2h", 7200), ("1d", 86_400)] {
+            assert_eq!(seconds(text), Ok(expected), "{text}");
+        }
+        for text in ["", "0", "-5", "5 minutes", "h", "99999999999999999h"] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+        assert_eq!(pair("A=b=c"), Ok(("A".to_owned(), "b=c".to_owned())));
+        assert!(pair("A").is_err());
     }
 }

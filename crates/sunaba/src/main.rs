@@ -3,7 +3,8 @@
 //! Only `serve` opens a data directory's database; every other command speaks HTTP.
 //!
 //! Architecture invariant: the client half (`client`, `commands`, `render`) and the server half
-//! (`serve`) meet only here and in what a server leaves in its data directory.
+//! (`serve`) meet only here and in what a server leaves in its data directory; `doctor` alone asks the
+//! server half's providers, because it has to work without a server.
 
 mod args;
 mod client;
@@ -69,6 +70,8 @@ async fn dispatch(cli: Cli) -> Outcome {
         Command::Diff(args) => commands::diff::diff(&context, &args.id).await,
         Command::Verify(args) => commands::verify::verify(&context, args.id.as_deref()).await,
         Command::Token(args) => commands::token::token(&context, args.command).await,
+        Command::Project(args) => commands::project::project(&context, args.command).await,
+        Command::Doctor => Box::pin(commands::doctor::doctor(&context)).await,
         Command::Config(args) => commands::config::config(&context, &args),
         Command::Demo(_) if context.names_data() || context.json => Err(Failure::usage(
             "demo keeps its server's data under --dir and answers people only; it takes neither --data nor --json",

@@ -4,10 +4,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sunaba_types::limits::EVENTS_PAGE_MAX;
-use sunaba_types::{MessageType, Project, Sandbox, Task, Ticket, TokenRecord};
+use sunaba_types::{MessageType, Project, Task, Ticket, TokenRecord};
 
 use super::http::Client;
-use super::wire::{Event, EventPage, MessageFate, SentMessage};
+use super::wire::{Event, EventPage, MessageFate, Sandbox, SentMessage};
 use crate::failure::{Failure, Outcome};
 
 /// How many projects are asked for at once.
@@ -23,6 +23,9 @@ pub(crate) struct SandboxRequest<'a> {
     /// Which model; none leaves it to the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) model: Option<String>,
+    /// On what terms.
+    #[serde(flatten)]
+    pub(crate) terms: Value,
 }
 
 impl Client {
@@ -45,6 +48,42 @@ impl Client {
                 return Ok(all);
             }
         }
+    }
+
+    /// A project as the server shows it.
+    pub(crate) async fn project(&self, id: &str) -> Outcome<Value> {
+        self.get(&format!("/api/v1/projects/{}", segment(id))).await
+    }
+
+    /// Changes settings of a project.
+    pub(crate) async fn update_project(&self, id: &str, settings: &Value) -> Outcome<Value> {
+        self.patch(&format!("/api/v1/projects/{}", segment(id)), &json!({ "settings": settings })).await
+    }
+
+    /// Sets a secret of a project.
+    pub(crate) async fn put_secret(&self, id: &str, name: &str, value: &str) -> Outcome<Value> {
+        let path = format!("/api/v1/projects/{}/secrets/{}", segment(id), segment(name));
+        self.put(&path, &json!({ "value": value })).await
+    }
+
+    /// The names of a project's secrets.
+    pub(crate) async fn secrets(&self, id: &str) -> Outcome<Vec<Value>> {
+        self.list(&format!("/api/v1/projects/{}/secrets", segment(id)), "secrets").await
+    }
+
+    /// Forgets a secret of a project.
+    pub(crate) async fn delete_secret(&self, id: &str, name: &str) -> Outcome<()> {
+        self.forget(&format!("/api/v1/projects/{}/secrets/{}", segment(id), segment(name))).await
+    }
+
+    /// What each provider of the server enforces.
+    pub(crate) async fn isolation(&self) -> Outcome<Value> {
+        self.get("/api/v1/system/isolation").await
+    }
+
+    /// What a sandbox used.
+    pub(crate) async fn usage(&self, id: &str) -> Outcome<Value> {
+        self.get(&format!("/api/v1/sandboxes/{}/usage", segment(id))).await
     }
 
     /// Makes a ticket.

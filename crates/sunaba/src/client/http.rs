@@ -72,6 +72,21 @@ impl Client {
         read_json(self.exchange(Method::POST, path, Some(body)).await?).await
     }
 
+    /// PATCH of JSON, answered with JSON.
+    pub(crate) async fn patch<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Outcome<T> {
+        read_json(self.exchange(Method::PATCH, path, Some(body)).await?).await
+    }
+
+    /// PUT of JSON, answered with JSON.
+    pub(crate) async fn put<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Outcome<T> {
+        read_json(self.exchange(Method::PUT, path, Some(body)).await?).await
+    }
+
+    /// DELETE, answered with nothing.
+    pub(crate) async fn forget(&self, path: &str) -> Outcome<()> {
+        self.exchange(Method::DELETE, path, None::<&()>).await.map(drop)
+    }
+
     /// DELETE, answered with JSON.
     pub(crate) async fn delete<T: DeserializeOwned>(&self, path: &str) -> Outcome<T> {
         read_json(self.exchange(Method::DELETE, path, None::<&()>).await?).await

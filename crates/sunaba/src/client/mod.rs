@@ -18,4 +18,4 @@ pub(crate) use follow::{Follower, News};
 pub(crate) use http::Client;
 pub(crate) use place::{Announcement, Holder, LOCK_FILE, Place, SERVER_FILE, TOKEN_FILE, connect, holder};
 pub(crate) use resolve::resolve;
-pub(crate) use wire::{Event, MessageFate};
+pub(crate) use wire::{Event, MessageFate, Sandbox};

@@ -1,8 +1,7 @@
 //! Turns what a person types for a sandbox into its id: the id, `last`, or a unique piece of it.
 
-use sunaba_types::Sandbox;
-
 use super::http::Client;
+use super::wire::Sandbox;
 use crate::failure::{Failure, Outcome};
 
 /// How many of the newest sandboxes a piece is compared with.

@@ -2,7 +2,85 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sunaba_types::{MessageId, MessageState, MessageType, Timestamp};
+use sunaba_types::shim::Exit;
+use sunaba_types::{
+    Egress, MessageId, MessageState, MessageType, Resources, SandboxId, SandboxState, TaskId, Timestamp,
+};
+
+/// A sandbox as the server shows it. What is not read here is passed on as it came.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Sandbox {
+    /// Its id.
+    pub(crate) id: SandboxId,
+    /// The task it works on.
+    #[serde(default)]
+    pub(crate) task_id: Option<TaskId>,
+    /// Which attempt at that task it is.
+    pub(crate) attempt: i64,
+    /// What makes it.
+    pub(crate) provider: String,
+    /// Where it is.
+    pub(crate) state: SandboxState,
+    /// Since when.
+    pub(crate) state_entered_at: Timestamp,
+    /// Why it failed or was cancelled.
+    #[serde(default)]
+    pub(crate) reason: Option<String>,
+    /// Which agent drives it.
+    pub(crate) runtime: String,
+    /// Which model it speaks to.
+    pub(crate) model: String,
+    /// What the agent is told.
+    pub(crate) prompt: String,
+    /// The branch it works on.
+    #[serde(default)]
+    pub(crate) branch_name: Option<String>,
+    /// The commit it started from.
+    #[serde(default)]
+    pub(crate) base_commit: Option<String>,
+    /// The commit it ended with.
+    #[serde(default)]
+    pub(crate) head_commit: Option<String>,
+    /// How well it is shut in.
+    #[serde(default)]
+    pub(crate) isolation: Option<String>,
+    /// What it may use.
+    pub(crate) resources: Resources,
+    /// On what terms it was asked for.
+    #[serde(default)]
+    pub(crate) terms: SandboxTerms,
+    /// What it may reach.
+    #[serde(default)]
+    pub(crate) egress: Option<Egress>,
+    /// What its model calls cost so far.
+    #[serde(default)]
+    pub(crate) cost_usd: f64,
+    /// How it ended at its provider.
+    #[serde(default)]
+    pub(crate) exit: Option<Exit>,
+    /// When it was asked for.
+    pub(crate) created_at: Timestamp,
+    /// When it ended.
+    #[serde(default)]
+    pub(crate) ended_at: Option<Timestamp>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub(crate) rest: serde_json::Map<String, Value>,
+}
+
+/// On what terms a sandbox was asked for.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct SandboxTerms {
+    /// What its task may spend on models.
+    #[serde(default)]
+    pub(crate) budget_usd: Option<f64>,
+    /// How long it may run.
+    #[serde(default)]
+    pub(crate) timeout_seconds: Option<i64>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub(crate) rest: serde_json::Map<String, Value>,
+}
 
 /// One line of a sandbox's log.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -41,11 +119,11 @@ impl Event {
     }
 
     /// The state this event moves the sandbox to, if it does.
-    pub(crate) fn new_state(&self) -> Option<sunaba_types::SandboxState> {
+    pub(crate) fn new_state(&self) -> Option<SandboxState> {
         if self.event_type != "sandbox.state_changed" || self.source != "system" {
             return None;
         }
-        sunaba_types::SandboxState::parse(self.text("to")?)
+        SandboxState::parse(self.text("to")?)
     }
 }
 

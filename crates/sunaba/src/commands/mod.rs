@@ -3,8 +3,11 @@
 pub(crate) mod attach;
 pub(crate) mod config;
 pub(crate) mod diff;
+pub(crate) mod doctor;
+mod egress;
 pub(crate) mod live;
 pub(crate) mod logs;
+pub(crate) mod project;
 pub(crate) mod ps;
 pub(crate) mod run;
 pub(crate) mod send;

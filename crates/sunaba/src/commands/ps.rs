@@ -3,13 +3,14 @@
 use std::collections::HashSet;
 use std::process::ExitCode;
 
-use sunaba_types::{Clock, Sandbox, SystemClock, Timestamp};
+use sunaba_types::{Clock, SystemClock, Timestamp};
 
 use super::Context;
 use crate::args::PsArgs;
+use crate::client::Sandbox;
 use crate::failure::Outcome;
 use crate::output;
-use crate::render::{ago, clean_line, shorten, table};
+use crate::render::{ago, clean_line, dollars, shorten, table};
 
 /// The width for who is not on a terminal.
 const USUAL_WIDTH: usize = 80;
@@ -54,12 +55,13 @@ fn listed(sandboxes: &[Sandbox], now: Timestamp, width: usize) -> String {
                 clean_line(end_of(sandbox.id.as_str(), length)),
                 sandbox.state.to_string(),
                 ago(sandbox.created_at, now),
+                dollars(sandbox.cost_usd),
                 shorten(&clean_line(&sandbox.model), MODEL_MAX_CHARS),
             ]
         })
         .collect();
-    let head = ["ID", "STATE", "AGE", "MODEL", "PROMPT"];
-    let taken = table(&head[..4], &rows).lines().map(|line| line.chars().count()).max().unwrap_or(0);
+    let head = ["ID", "STATE", "AGE", "COST", "MODEL", "PROMPT"];
+    let taken = table(&head[..5], &rows).lines().map(|line| line.chars().count()).max().unwrap_or(0);
     let room = width.saturating_sub(taken + 2).max(PROMPT_LEAST_CHARS);
     for (row, sandbox) in rows.iter_mut().zip(sandboxes) {
         row.push(shorten(&clean_line(&sandbox.prompt), room));

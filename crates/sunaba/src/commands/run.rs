@@ -3,14 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use serde_json::{Map, Value, json};
 use sunaba_gateway::{Script, ScriptError};
 use sunaba_git::Repo;
 use sunaba_types::limits::BLOB_MAX_BYTES;
-use sunaba_types::{Sandbox, Task};
+use sunaba_types::{Project, Task};
 
-use super::{Context, live, summary};
-use crate::args::RunArgs;
-use crate::client::{Client, Place, SandboxRequest, ensure_server};
+use super::{Context, egress, live, summary};
+use crate::args::{RunArgs, RunTerms};
+use crate::client::{Client, Place, Sandbox, SandboxRequest, ensure_server};
 use crate::failure::{Failure, Outcome};
 use crate::output;
 use crate::render::{clean_line, shorten};
@@ -35,7 +36,9 @@ pub(crate) struct Given {
 pub(crate) async fn run(context: &Context, args: RunArgs) -> Outcome {
     let request = Request::read(&args).await?;
     let client = ensure_server(&context.place).await?;
-    let given = give(&client, request).await?;
+    let project = request.project(&client).await?;
+    egress::settle(context, &client, &project, &args.terms).await?;
+    let given = give_to(&client, &project, request).await?;
     announce(context, &given);
     if args.detach {
         if context.json {
@@ -70,6 +73,7 @@ pub(crate) struct Request {
     title: String,
     prompt: String,
     model: Model,
+    terms: Value,
 }
 
 #[derive(Debug)]
@@ -97,8 +101,40 @@ impl Request {
             ));
         }
         let title = args.title.clone().unwrap_or_else(|| title_of(&prompt));
-        Ok(Self { repo: repo.path().to_owned(), branch, title, prompt, model })
+        let terms = terms(&args.terms);
+        Ok(Self { repo: repo.path().to_owned(), branch, title, prompt, model, terms })
     }
+
+    /// The repository's project, made if there is none.
+    async fn project(&self, client: &Client) -> Outcome<Project> {
+        let path = self.repo.to_str().ok_or_else(|| Failure::usage("the repository's path is not text"))?;
+        let name = self.repo.file_name().and_then(|name| name.to_str()).unwrap_or("repository");
+        client.ensure_project(name, path, &self.branch).await
+    }
+}
+
+/// The terms as the server takes them; what was not given is left to it.
+fn terms(args: &RunTerms) -> Value {
+    let mut terms = Map::new();
+    let mut set = |name: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            terms.insert(name.to_owned(), value);
+        }
+    };
+    set("provider", args.provider.as_ref().map(|name| json!(name)));
+    set("budget_usd", args.budget.map(|usd| json!(usd)));
+    set("timeout_seconds", args.timeout.map(|seconds| json!(seconds)));
+    set("isolation", args.isolation.map(|wanted| json!(wanted)));
+    let env: Map<String, Value> = args.env.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+    set("env", (!env.is_empty()).then_some(Value::Object(env)));
+    let mut resources = Map::new();
+    for (name, number) in [("memory_gb", args.memory), ("cpu", args.cpu), ("disk_gb", args.disk)] {
+        if let Some(number) = number {
+            resources.insert(name.to_owned(), json!(number));
+        }
+    }
+    set("resources", (!resources.is_empty()).then_some(Value::Object(resources)));
+    Value::Object(terms)
 }
 
 fn title_of(prompt: &str) -> String {
@@ -156,18 +192,21 @@ fn unreadable(file: &str, error: &std::io::Error) -> Failure {
 
 /// Creates project, ticket, task and sandbox.
 pub(crate) async fn give(client: &Client, request: Request) -> Outcome<Given> {
-    let Request { repo, branch, title, prompt, model } = request;
+    let project = request.project(client).await?;
+    give_to(client, &project, request).await
+}
+
+/// Creates ticket, task and sandbox.
+async fn give_to(client: &Client, project: &Project, request: Request) -> Outcome<Given> {
+    let Request { repo, title, prompt, model, terms, .. } = request;
     let model = match model {
         Model::Default => None,
         Model::Named(name) => Some(name),
         Model::Script(bytes) => Some(format!("{SCRIPT}{}", client.put_blob(bytes).await?)),
     };
-    let path = repo.to_str().ok_or_else(|| Failure::usage("the repository's path is not text"))?;
-    let name = repo.file_name().and_then(|name| name.to_str()).unwrap_or("repository");
-    let project = client.ensure_project(name, path, &branch).await?;
     let ticket = client.create_ticket(project.id.as_str(), &title, &prompt).await?;
     let task = client.create_task(ticket.id.as_str(), &title, &prompt).await?;
-    let request = SandboxRequest { task_id: task.id.as_str(), prompt: &prompt, model };
+    let request = SandboxRequest { task_id: task.id.as_str(), prompt: &prompt, model, terms };
     let sandbox = client.create_sandbox(&request).await?;
     Ok(Given { sandbox, task, repo })
 }
@@ -180,6 +219,21 @@ mod tests {
     fn a_title_is_the_first_line() {
         assert_eq!(title_of("Add a flag\nand test it"), "Add a flag");
         assert_eq!(title_of(&"x".repeat(100)).chars().count(), TITLE_MAX_CHARS);
+    }
+
+    #[test]
+    fn only_terms_that_were_given_are_sent() {
+        assert_eq!(terms(&RunTerms::default()), json!({}));
+        let given = RunTerms {
+            budget: Some(2.0),
+            memory: Some(1.5),
+            env: vec![("A".to_owned(), "b".to_owned())],
+            ..RunTerms::default()
+        };
+        assert_eq!(
+            terms(&given),
+            json!({ "budget_usd": 2.0, "resources": { "memory_gb": 1.5 }, "env": { "A": "b" } })
+        );
     }
 
     #[test]

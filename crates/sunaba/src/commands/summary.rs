@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use sunaba_types::{Sandbox, SandboxState, Task};
+use sunaba_types::{SandboxState, Task};
 
 use super::live::Ended;
 use super::{Context, quoted};
-use crate::client::Client;
+use crate::client::{Client, Sandbox};
 use crate::failure::{CANCELLED, Failure, Outcome};
 use crate::output;
 use crate::render::{clean_line, counted, diffstat};

@@ -11,7 +11,7 @@ mod server;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::args::{DemoArgs, RunArgs};
+use crate::args::{DemoArgs, RunArgs, RunTerms};
 use crate::client::Event;
 use crate::commands::live::{Ended, Manners, Prompter, watch};
 use crate::commands::{Context, hint, run, summary};
@@ -70,6 +70,7 @@ async fn work(context: &Context, repo: &Path, script: &Path) -> Outcome {
         detach: false,
         once: true,
         stdin: false,
+        terms: RunTerms::default(),
     };
     output::note(&format!("task        {PROMPT}\n"));
     let client = context.client().await?;

@@ -20,4 +20,4 @@ pub(crate) use diff::{coloured_diff, diffstat};
 pub(crate) use look::Look;
 pub(crate) use story::{Story, message_line, state_word};
 pub(crate) use table::table;
-pub(crate) use words::{ago, counted, shorten};
+pub(crate) use words::{ago, counted, dollars, shorten};

@@ -15,6 +15,8 @@ use crate::client::Event;
 use crate::output::Colour;
 
 /// Most lines of a failure.
+/// Most lines of a failed setup's output shown.
+const SETUP_MAX_LINES: usize = 12;
 const ERROR_MAX_LINES: usize = 12;
 /// Most lines of a file's diff.
 const DIFF_MAX_LINES: usize = 24;
@@ -98,6 +100,7 @@ impl Story {
             "agent.message_injected" => self.injected(event),
             "gateway.git" => self.gateway_git(event),
             "gateway.egress" => self.gateway_egress(event),
+            "gateway.budget" | "gateway.quota" => self.gateway_limit(event),
             _ => match self.own_words(event) {
                 lines if lines.is_empty() => lines,
                 lines => self.calls.step_aside() + &lines,
@@ -117,6 +120,10 @@ impl Story {
             "agent.stream_error" | "agent.error" | "agent.failed" => self.failure(event),
             "agent.completed" | "continuous.completed" => self.completed(event),
             "sandbox.state_changed" => self.state_changed(event),
+            "sandbox.setup" => self.setup(event),
+            "sandbox.waiting" => self.plain("◌", &format!("waiting: {}", said(event, "reason"))),
+            "sandbox.timeout" => self.plain("◷", "its time is over; it is asked to end"),
+            "sandbox.warning" => self.warnings(event),
             _ => String::new(),
         }
     }
@@ -272,8 +279,66 @@ impl Story {
         format!("{}\n", self.colour.red(&format!("✗ {what} refused{why}")))
     }
 
+    /// A host that was refused, or that could not be reached; what went well is no news.
     fn gateway_egress(&self, event: &Event) -> String {
-        self.plain("⇢", &format!("network: {}", shorten(&clean_line(&event.event_data.to_string()), 160)))
+        let to = format!("{}:{}", said(event, "host"), event.number("port").unwrap_or(0));
+        let times = event.number("count").filter(|count| *count > 1).map(|count| format!(" ({count} times)"));
+        let times = times.unwrap_or_default();
+        match (event.text("decision"), event.text("error")) {
+            (Some("refused"), _) => {
+                let rule = said(event, "rule");
+                let text = format!("⇢ network: {to} refused by {rule}{times}");
+                format!("{}\n", self.colour.yellow(&text))
+            }
+            (_, Some(error)) => self.plain("⇢", &format!("network: {to}: {}{times}", clean_line(error))),
+            _ => String::new(),
+        }
+    }
+
+    /// A bound that the gateway put on an answer, or that a model's provider put on us.
+    fn gateway_limit(&self, event: &Event) -> String {
+        let text = match (event.number("lowered_from"), event.number("lowered_to")) {
+            (Some(from), Some(to)) => {
+                format!("the budget lowers the longest answer from {from} to {to} tokens")
+            }
+            _ => match event.text("until") {
+                Some(until) => {
+                    format!("the model's provider takes no more calls until {}", clean_line(until))
+                }
+                None => "the model's provider takes no more calls for a while".to_owned(),
+            },
+        };
+        format!("{}\n", self.colour.yellow(&format!("$ {text}")))
+    }
+
+    /// What was prepared before the agent started.
+    fn setup(&self, event: &Event) -> String {
+        let command = shorten(&said(event, "command"), 120);
+        match event.text("status").unwrap_or_default() {
+            "started" => self.plain("⚙", &format!("setting up: {command}")),
+            "reused" => self.plain("⚙", &format!("set up before: {command}")),
+            "done" => {
+                let seconds = event.number("seconds").unwrap_or(0);
+                self.plain("⚙", &format!("set up in {seconds} s"))
+            }
+            status => {
+                let why = said(event, "reason");
+                let head = format!("⚙ setup {}: {command}: {why}", clean_line(status));
+                let output = clean(event.text("output").unwrap_or_default().trim_end());
+                let lines: Vec<&str> = output.lines().collect();
+                let first = lines.len().saturating_sub(SETUP_MAX_LINES);
+                let tail: String = lines[first..].iter().map(|line| format!("  │ {line}\n")).collect();
+                format!("{}\n{}", self.colour.yellow(&head), tail)
+            }
+        }
+    }
+
+    fn warnings(&self, event: &Event) -> String {
+        let warnings = event.event_data.get("warnings").and_then(Value::as_array);
+        let file = said(event, "file");
+        let told = warnings.into_iter().flatten().filter_map(Value::as_str);
+        told.map(|warning| format!("{}\n", self.colour.yellow(&format!("⚠ {file}: {}", clean_line(warning)))))
+            .collect()
     }
 }
 

@@ -28,6 +28,15 @@ pub(crate) fn duration(milliseconds: i64) -> String {
     }
 }
 
+/// An amount of money: whole cents, or more digits where there are none.
+pub(crate) fn dollars(usd: f64) -> String {
+    match usd {
+        usd if usd <= 0.0 => "$0".to_owned(),
+        usd if usd < 0.01 => format!("${usd:.4}"),
+        usd => format!("${usd:.2}"),
+    }
+}
+
 /// How long ago something was.
 pub(crate) fn ago(then: Timestamp, now: Timestamp) -> String {
     let seconds = now.as_second().saturating_sub(then.as_second()).max(0);
@@ -51,5 +60,6 @@ mod tests {
         assert_eq!(shorten("abcd", 4), "abcd");
         assert_eq!(counted(1, "turn", "turns"), "1 turn");
         assert_eq!(counted(0, "turn", "turns"), "0 turns");
+        assert_eq!([0.0, 0.0012, 1.5].map(dollars), ["$0", "$0.0012", "$1.50"]);
     }
 }
