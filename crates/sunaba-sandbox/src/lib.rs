@@ -4,11 +4,18 @@
 //! machines. [`LocalProvider`] makes them on this host with bubblewrap, each
 //! held by a detached shim that outlives the server.
 
+pub mod cgroup;
+pub mod disk;
+mod docker;
 mod local;
+pub mod probe;
 pub mod process;
 mod provider;
+pub mod seccomp;
 
-pub use local::{LocalOptions, LocalProvider, UID_RANGE, find_bubblewrap};
+pub use docker::{DockerOptions, DockerProvider};
+pub use local::{GROUPS_FILE, Keeping, LocalOptions, LocalProvider, UID_RANGE};
+pub use probe::find_bubblewrap;
 pub use provider::{
     CreateRequest, Error, ExecRequest, ExecResult, HostPlaces, Prepared, Provider, Report, StartRequest,
     Status,

@@ -181,6 +181,17 @@ pub enum Request {
     Terminate,
     /// What does it use?
     Usage,
+    /// Start one more process; its standard input, output and error travel beside this line. Answers when it
+    /// is over; a client that leaves before ends it.
+    Exec {
+        /// The program and its arguments.
+        command: Vec<String>,
+        /// Variables besides those of the sandbox.
+        #[serde(default)]
+        env: BTreeMap<String, String>,
+        /// After this it is killed, with everything it started.
+        timeout_ms: u64,
+    },
 }
 
 /// Answered on the control socket.
@@ -193,6 +204,15 @@ pub enum Reply {
     Exited(Exit),
     /// What it uses.
     Usage(ResourceUse),
+    /// How one more process ended.
+    ExecExited {
+        /// The exit code, when it ended by itself.
+        code: Option<i32>,
+        /// The signal, when one ended it.
+        signal: Option<i32>,
+        /// Whether it was killed because its time was over.
+        timed_out: bool,
+    },
     /// The request could not be understood.
     Refused {
         /// Why.

@@ -8,26 +8,40 @@ use serde::de::DeserializeOwned;
 use sunaba_types::SandboxId;
 use sunaba_types::shim;
 
+use crate::disk;
+
+/// The file that says what the sandbox may use; written once, before its places are made.
+pub(crate) const LIMITS_FILE: &str = "limits.json";
+/// The file that says which control groups it has; written before its shim is started.
+pub const GROUPS_FILE: &str = "groups.json";
 /// The file that says which host user the sandbox has; written before anything else, removed last.
-pub(super) const OWNER_FILE: &str = "owner.json";
+pub(crate) const OWNER_FILE: &str = "owner.json";
 
 /// One sandbox's directory.
 #[derive(Debug, Clone)]
-pub(super) struct Layout {
-    pub(super) dir: PathBuf,
+pub(crate) struct Layout {
+    pub(crate) dir: PathBuf,
 }
 
 impl Layout {
-    pub(super) fn new(root: &Path, id: &SandboxId) -> Self {
+    pub(crate) fn new(root: &Path, id: &SandboxId) -> Self {
         Self { dir: root.join(id.as_str()) }
     }
 
-    pub(super) fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
 
+    /// The directory of workspace and home as the host sees it: on the sandbox's own disk, if it has one.
+    pub(crate) fn disk(&self) -> PathBuf {
+        match (self.path(disk::IMAGE_FILE).exists(), self.dir.parent(), self.dir.file_name()) {
+            (true, Some(root), Some(name)) => root.join(disk::MOUNTS_DIR).join(name),
+            _ => self.path(disk::DISK_DIR),
+        }
+    }
+
     /// Reads one of the JSON files; `None` when it is not there.
-    pub(super) fn read<T: DeserializeOwned>(&self, name: &str) -> io::Result<Option<T>> {
+    pub(crate) fn read<T: DeserializeOwned>(&self, name: &str) -> io::Result<Option<T>> {
         match std::fs::read(self.path(name)) {
             Ok(bytes) => serde_json::from_slice(&bytes)
                 .map(Some)
@@ -38,7 +52,7 @@ impl Layout {
     }
 
     /// Writes one of the JSON files so that a reader sees all of it or nothing.
-    pub(super) fn write<T: Serialize>(&self, name: &str, value: &T) -> io::Result<()> {
+    pub(crate) fn write<T: Serialize>(&self, name: &str, value: &T) -> io::Result<()> {
         use std::io::Write as _;
         use std::os::unix::fs::OpenOptionsExt as _;
         let temporary = self.path(&format!(".{name}.new"));
@@ -54,7 +68,7 @@ impl Layout {
     }
 
     /// Whether a shim holds this sandbox right now: it keeps the lock for as long as it lives.
-    pub(super) fn shim_holds_lock(&self) -> io::Result<bool> {
+    pub(crate) fn shim_holds_lock(&self) -> io::Result<bool> {
         use nix::fcntl::{Flock, FlockArg};
         let file = match std::fs::File::open(self.path(shim::LOCK_FILE)) {
             Ok(file) => file,

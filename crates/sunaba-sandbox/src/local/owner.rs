@@ -25,13 +25,13 @@ const LOCK_FILE: &str = ".uids.lock";
 
 /// Whose a sandbox is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Owner {
+pub(crate) struct Owner {
     /// `None` when the server itself is an ordinary user.
-    pub(super) uid: Option<u32>,
+    pub(crate) uid: Option<u32>,
 }
 
 /// Makes the sandbox's directory and its owner, or finds both.
-pub(super) fn claim(root: &Path, layout: &Layout, separate_users: bool) -> Result<Owner, Error> {
+pub(crate) fn claim(root: &Path, layout: &Layout, separate_users: bool) -> Result<Owner, Error> {
     if let Some(owner) = layout.read(OWNER_FILE).map_err(Error::backend("read the sandbox's owner"))? {
         return Ok(owner);
     }
@@ -56,7 +56,7 @@ pub(super) fn claim(root: &Path, layout: &Layout, separate_users: bool) -> Resul
 }
 
 /// Makes a directory that only the server may enter; an existing one is kept.
-pub(super) fn create_private_dir(path: &Path) -> io::Result<()> {
+pub(crate) fn create_private_dir(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
     match std::fs::DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),

@@ -11,11 +11,11 @@ use super::tree::Clearing;
 
 /// Where directories go on their way out. Nothing in a sandbox can name it, and it is made together with the
 /// sandbox: a disk that the sandbox filled has no room for one more directory.
-pub(super) const SCRATCH_DIR: &str = ".removing";
+pub(crate) const SCRATCH_DIR: &str = ".removing";
 
 /// Moves the output away and removes the rest. The owner's record goes last: until then its
 /// host user is not given to another.
-pub(super) fn remove(layout: &Layout, log: &Path) -> io::Result<()> {
+pub(crate) fn remove(layout: &Layout, log: &Path) -> io::Result<()> {
     if !layout.dir.exists() {
         return Ok(());
     }

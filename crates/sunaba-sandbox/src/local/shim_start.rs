@@ -12,9 +12,10 @@ use sunaba_types::shim::{self, Bind, Held, Reply, Request, Spec};
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::layout::Layout;
+use super::layout::{GROUPS_FILE, Layout};
 use super::owner::Owner;
 use super::{LocalProvider, control, shim_lives};
+use crate::disk::DISK_DIR;
 use crate::{Error, StartRequest};
 
 /// How long a sandbox may take from the request until its first process runs.
@@ -33,6 +34,8 @@ impl LocalProvider {
         let layout = self.layout(id);
         let mut child = None;
         if !shim_lives(&layout)? {
+            let groups = self.groups(id).await?;
+            layout.write(GROUPS_FILE, &groups).map_err(Error::backend("write the sandbox's groups"))?;
             let spec = self.spec(id, &layout, owner, request)?;
             layout.write(shim::SPEC_FILE, &spec).map_err(Error::backend("write the sandbox's spec"))?;
             let started = spawn(&self.options.worker_program, &layout)
@@ -53,13 +56,15 @@ impl LocalProvider {
         owner: Owner,
         request: StartRequest,
     ) -> Result<Spec, Error> {
-        let own = |name: &str, target: &str, writable| {
-            Ok(Bind { source: text(&layout.path(name))?, target: target.to_owned(), writable })
+        let own = |path: &Path, target: &str, writable| {
+            Ok(Bind { source: text(path)?, target: target.to_owned(), writable })
         };
+        // As the shim sees it, which has the sandbox's own disk there.
+        let disk = layout.path(DISK_DIR);
         let mut binds = vec![
-            own(shim::WORKSPACE_DIR, shim::WORKSPACE_INSIDE, true)?,
-            own(shim::HOME_DIR, shim::HOME_INSIDE, true)?,
-            own(shim::DOOR_DIR, shim::DOOR_DIR_INSIDE, false)?,
+            own(&disk.join(shim::WORKSPACE_DIR), shim::WORKSPACE_INSIDE, true)?,
+            own(&disk.join(shim::HOME_DIR), shim::HOME_INSIDE, true)?,
+            own(&layout.path(shim::DOOR_DIR), shim::DOOR_DIR_INSIDE, false)?,
         ];
         binds.extend(request.binds);
         let command = if request.command.is_empty() {
@@ -74,10 +79,10 @@ impl LocalProvider {
             worker_program: text(&self.options.worker_program)?,
             env: request.env,
             command,
-            limits: shim::Limits::default(),
+            limits: self.limits(id)?,
             layers: request.layers,
             root_fs: request.root_fs,
-            seccomp: true,
+            seccomp: self.seccomp,
         })
     }
 }

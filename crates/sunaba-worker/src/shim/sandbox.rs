@@ -3,29 +3,35 @@
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use nix::fcntl::OFlag;
+use nix::sched::{sched_getaffinity, sched_setaffinity};
 use nix::sys::signal::Signal;
-use nix::unistd::pipe2;
+use nix::unistd::{Pid, pipe2};
 use serde::Deserialize;
+use sunaba_sandbox::cgroup::Groups;
 use sunaba_sandbox::process;
 use sunaba_types::shim::{Exit, HELD_FILE, Held, Spec};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader, Lines};
 use tokio::net::UnixStream;
+use tokio::net::unix::OwnedReadHalf;
 use tokio::net::unix::pipe::Receiver;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
-use tokio::time::timeout;
+use tokio::time::{MissedTickBehavior, timeout};
 
-use super::control::Order;
+use super::control::{Order, refused};
 use super::ending::{self, Evidence};
+use super::execs::Line;
+use super::meter::Meter;
 use super::output::{self, Keeper};
+use super::sampler::{self, Sampler};
 use super::{Stage, write_whole};
-use crate::guest::{Order as GuestOrder, Word, send_order};
+use crate::guest::Word;
 
 /// How long the last words may take after the last process is gone.
 const DRAIN: Duration = Duration::from_secs(1);
@@ -46,7 +52,7 @@ struct Running {
     child: Child,
     info: Option<Receiver>,
     words: Lines<BufReader<OwnedReadHalf>>,
-    to_guest: OwnedWriteHalf,
+    line: Line,
     output: Keeper,
 }
 
@@ -57,6 +63,8 @@ struct Known {
     began: bool,
     word: Option<Word>,
     killed_on_request: bool,
+    /// The limit that it was ended for.
+    ended_for: Option<&'static str>,
 }
 
 /// Runs the sandbox to its end.
@@ -64,11 +72,15 @@ pub(super) async fn run(
     dir: &Path,
     spec: &Spec,
     stage: &watch::Sender<Stage>,
+    meter: &Arc<Meter>,
     mut orders: mpsc::Receiver<Order>,
 ) -> anyhow::Result<Exit> {
-    let mut running = start(dir)?;
+    let mut sampler = Sampler::new(&spec.limits, meter, &spec.sandbox_id);
+    let mut running = start_inside(dir, spec, meter, &sampler)?;
     let mut known = Known::default();
     let mut told = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
+    let mut ticks = tokio::time::interval(sampler::EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let status = loop {
         tokio::select! {
             status = running.child.wait() => break status.context("wait for bubblewrap")?,
@@ -77,25 +89,41 @@ pub(super) async fn run(
                 refuse_own_namespace(info.as_ref())?;
                 known.held = info;
                 if known.killed_on_request {
-                    known.kill();
+                    known.kill(&meter.groups);
                 }
                 tell_running(&known, stage)?;
             }
             Ok(Some(line)) = running.words.next_line() => {
-                known.hear(&line);
+                known.hear(&line, &mut running.line);
                 tell_running(&known, stage)?;
             }
-            Some(order) = orders.recv() => match order {
-                Order::Kill => known.kill(),
-                Order::Terminate => {
-                    let _ = send_order(&running.to_guest, &GuestOrder::Terminate, &[]).await;
-                }
-            },
-            _ = told.recv() => known.kill(),
+            Some(order) = orders.recv() => known.obey(order, &mut running.line, &meter.groups).await,
+            _ = ticks.tick(), if sampler.is_needed() && known.held.is_some() => {
+                known.sample(&mut sampler, meter).await;
+            }
+            _ = told.recv() => known.kill_on_request(&meter.groups),
         }
     };
     orders.close();
-    finish(running, known, spec, stage, status).await
+    finish(running, known, spec, stage, meter, status).await
+}
+
+/// Starts bubblewrap's launcher inside the sandbox's groups: this process goes in, starts it, and goes out
+/// again, so that there is no moment in which the launcher is outside.
+fn start_inside(dir: &Path, spec: &Spec, meter: &Meter, sampler: &Sampler) -> anyhow::Result<Running> {
+    let groups = &meter.groups;
+    groups.make(&spec.limits).context("set the sandbox's limits")?;
+    let before = sched_getaffinity(Pid::from_raw(0)).context("look at the cores")?;
+    groups.enter().context("enter the sandbox's groups")?;
+    if let Some(cores) = sampler.cores() {
+        sched_setaffinity(Pid::from_raw(0), cores).context("hold the sandbox to its cores")?;
+    }
+    let started = start(dir);
+    if sampler.cores().is_some() {
+        sched_setaffinity(Pid::from_raw(0), &before).context("go back to all cores")?;
+    }
+    groups.leave().context("leave the sandbox's groups")?;
+    started
 }
 
 async fn finish(
@@ -103,14 +131,15 @@ async fn finish(
     mut known: Known,
     spec: &Spec,
     stage: &watch::Sender<Stage>,
+    meter: &Meter,
     status: std::process::ExitStatus,
 ) -> anyhow::Result<Exit> {
     if running.info.is_some() {
         known.held = timeout(DRAIN, read_info(&mut running.info)).await.ok().flatten();
     }
-    ending::nothing_left(known.held.as_ref(), spec.host_uid).await?;
+    ending::nothing_left(known.held.as_ref(), spec.host_uid, &meter.groups).await?;
     while let Ok(Ok(Some(line))) = timeout(DRAIN, running.words.next_line()).await {
-        known.hear(&line);
+        known.hear(&line, &mut running.line);
     }
     tell_running(&known, stage)?;
     running.output.finish(DRAIN).await;
@@ -119,6 +148,8 @@ async fn finish(
         word: known.word,
         began: known.began,
         killed_on_request: known.killed_on_request,
+        oom_kills: meter.groups.oom_kills(),
+        ended_for: known.ended_for,
         last_words: output::tail(),
     }))
 }
@@ -148,7 +179,7 @@ fn start(dir: &Path) -> anyhow::Result<Running> {
         child,
         info: Some(Receiver::from_owned_fd(info_reader)?),
         words: BufReader::new(words).lines(),
-        to_guest,
+        line: Line::new(to_guest),
         output: Keeper::start(output_reader)?,
     })
 }
@@ -181,19 +212,45 @@ async fn read_info(pipe: &mut Option<Receiver>) -> Option<Held> {
 
 impl Known {
     /// Takes the guest's word. Only its first says anything about the end.
-    fn hear(&mut self, line: &str) {
-        match serde_json::from_str(line) {
+    fn hear(&mut self, text: &str, line: &mut Line) {
+        match serde_json::from_str(text) {
             Ok(Word::Began) => self.began = true,
             Ok(word @ Word::Exited { .. }) if self.word.is_none() => self.word = Some(word),
-            Ok(Word::Exited { .. } | Word::ExecExited { .. }) | Err(_) => {}
+            Ok(word @ Word::ExecExited { .. }) => line.hear(word),
+            Ok(Word::Exited { .. }) | Err(_) => {}
         }
     }
 
-    /// Kills the pid namespace's init. Before that one is known there is nothing to kill for sure: killed in
-    /// the middle of its start, bubblewrap may leave a process behind that nobody knows. So the order
-    /// waits for the moment it is.
-    fn kill(&mut self) {
+    async fn obey(&mut self, order: Order, line: &mut Line, groups: &Groups) {
+        match order {
+            Order::Kill => self.kill_on_request(groups),
+            Order::Terminate => line.terminate().await,
+            Order::Exec(exec) if self.began && self.word.is_none() => line.start(exec).await,
+            Order::Exec(exec) => {
+                let _ = exec.ended.send(refused("the sandbox does not run".to_owned()));
+            }
+            Order::EndExec(id) => line.end(id).await,
+        }
+    }
+
+    async fn sample(&mut self, sampler: &mut Sampler, meter: &Arc<Meter>) {
+        let Some(held) = self.held.clone().filter(|_| self.ended_for.is_none()) else { return };
+        if let Some(limit) = sampler.look(&held, meter).await {
+            self.ended_for = Some(limit);
+            self.kill(&meter.groups);
+        }
+    }
+
+    fn kill_on_request(&mut self, groups: &Groups) {
         self.killed_on_request = true;
+        self.kill(groups);
+    }
+
+    /// Kills everything in the groups, and the pid namespace's init. Without groups there is nothing to kill
+    /// for sure before that one is known: killed in the middle of its start, bubblewrap may leave a process
+    /// behind that nobody knows. So the order waits for the moment it is.
+    fn kill(&self, groups: &Groups) {
+        groups.kill();
         if let Some(held) = &self.held {
             process::signal_if_alive(held.init_pid, held.init_start_time, Signal::SIGKILL);
         }

@@ -130,7 +130,7 @@ async fn seen_from_the_host_nothing_is_root() {
     for pid in pids {
         assert_eq!(process::real_uid(pid), Some(expected), "process {pid}");
     }
-    let home = host.sandbox_dir(&id).join("home");
+    let home = prepared.workspace.with_file_name("home");
     let made = ["made", "dir", "dir/deep", "ready"].map(|name| prepared.workspace.join(name));
     for path in made.iter().chain([&home.join("own")]) {
         let owner = std::fs::symlink_metadata(path).unwrap();

@@ -1,0 +1,130 @@
+//! What the sandbox uses: as the kernel counts it, and by looking where it does not.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use nix::unistd::{SysconfVar, sysconf};
+use sunaba_sandbox::cgroup::{Controller, Groups};
+use sunaba_sandbox::{disk, process};
+use sunaba_types::shim::{Held, ResourceUse};
+
+/// Where memory inside looks like files.
+const MEMORY_FILES: &[&str] = &["tmp", "dev/shm"];
+
+/// Measures one sandbox. The working directory is the sandbox's.
+#[derive(Debug)]
+pub(super) struct Meter {
+    pub(super) groups: Groups,
+    /// Whether workspace and home are on a disk of their own.
+    pub(super) own_disk: bool,
+    peak_bytes: AtomicU64,
+}
+
+impl Meter {
+    pub(super) fn new(groups: Groups) -> Self {
+        let own_disk = Path::new(disk::IMAGE_FILE).exists();
+        Self { groups, own_disk, peak_bytes: AtomicU64::new(0) }
+    }
+
+    /// Everything. Walks the sandbox's files where nothing counts them, so it may take a while.
+    pub(super) fn usage(&self, held: &Held) -> ResourceUse {
+        let mut used = self.groups.usage();
+        let counted = [Controller::Memory, Controller::Pids, Controller::Account];
+        if counted.iter().any(|controller| !self.groups.has(*controller)) {
+            let seen = self.processes(held);
+            if !self.groups.has(Controller::Memory) {
+                used.memory_bytes = seen.memory_bytes;
+                used.memory_peak_bytes = seen.memory_peak_bytes;
+            }
+            if !self.groups.has(Controller::Pids) {
+                used.pids = seen.pids;
+            }
+            if !self.groups.has(Controller::Account) {
+                used.cpu_ms = seen.cpu_ms;
+            }
+        }
+        used.disk_bytes = self.disk_bytes().map_or(0, |measured| measured.bytes);
+        used
+    }
+
+    /// What the disk holds.
+    pub(super) fn disk_bytes(&self) -> std::io::Result<disk::Measured> {
+        let place = Path::new(disk::DISK_DIR);
+        if self.own_disk {
+            return Ok(disk::Measured { bytes: disk::used_bytes(place)?, beyond: false });
+        }
+        disk::measure(place)
+    }
+
+    /// What the processes below the sandbox's init say about themselves.
+    pub(super) fn processes(&self, held: &Held) -> ResourceUse {
+        let mut used = ResourceUse::default();
+        for pid in members(held) {
+            let Some(one) = look(pid) else { continue };
+            used.memory_bytes += one.memory_bytes;
+            used.pids += one.threads;
+            used.cpu_ms += one.cpu_ms;
+        }
+        used.memory_bytes += MEMORY_FILES
+            .iter()
+            .filter_map(|name| {
+                disk::used_bytes(Path::new(&format!("/proc/{}/root/{name}", held.init_pid))).ok()
+            })
+            .sum::<u64>();
+        let peak = self.peak_bytes.fetch_max(used.memory_bytes, Ordering::Relaxed);
+        used.memory_peak_bytes = peak.max(used.memory_bytes);
+        used
+    }
+}
+
+/// The sandbox's init and everything below it: in a pid namespace that is everything there is.
+pub(super) fn members(held: &Held) -> Vec<i32> {
+    if !process::is_alive(held.init_pid, held.init_start_time) {
+        return Vec::new();
+    }
+    let mut all = process::descendants(held.init_pid);
+    all.push(held.init_pid);
+    all
+}
+
+struct One {
+    memory_bytes: u64,
+    threads: u64,
+    cpu_ms: u64,
+}
+
+fn look(pid: i32) -> Option<One> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let field = |name: &str| -> Option<u64> {
+        let rest = status.lines().find_map(|line| line.strip_prefix(name))?;
+        rest.trim_start_matches(':').split_whitespace().next()?.parse().ok()
+    };
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // User and system time, its own and that of children it has buried.
+    let ticks: u64 = stat
+        .rsplit_once(')')?
+        .1
+        .split_whitespace()
+        .skip(11)
+        .take(4)
+        .filter_map(|text| text.parse::<u64>().ok())
+        .sum();
+    let per_second = sysconf(SysconfVar::CLK_TCK).ok().flatten().and_then(|ticks| u64::try_from(ticks).ok());
+    Some(One {
+        // Pages of programs and libraries are shared and not the sandbox's doing.
+        memory_bytes: (field("RssAnon").unwrap_or(0) + field("RssShmem").unwrap_or(0)) * 1024,
+        threads: field("Threads").unwrap_or(1),
+        cpu_ms: ticks * 1000 / per_second.unwrap_or(100).max(1),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sees_its_own_process() {
+        let own = look(i32::try_from(std::process::id()).unwrap()).unwrap();
+        assert!(own.memory_bytes > 100 * 1024 && own.threads >= 1);
+    }
+}
