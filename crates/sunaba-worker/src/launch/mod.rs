@@ -7,10 +7,15 @@
 
 mod arguments;
 mod etc;
+mod layers;
+mod root;
 mod stage;
+mod walls;
 
 use std::convert::Infallible;
 use std::ffi::CString;
+use std::fs::File;
+use std::io::{Seek as _, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::path::Path;
 
@@ -21,6 +26,10 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use nix::unistd::{Gid, Uid, execve, getppid, getresuid, setgroups, setresgid, setresuid};
 use sunaba_types::shim::{ETC_DIR, SPEC_FILE, Spec};
+
+use self::arguments::{Files, Root, Shown};
+use self::root::MountPoint;
+use self::stage::Maker;
 
 /// Most processes and threads of one sandbox, where it has a host user of its own.
 const PROCESSES_MAX: u64 = 4096;
@@ -33,18 +42,27 @@ pub fn run(dir: &Path, info_fd: i32) -> anyhow::Result<Infallible> {
     let host_user = host_user(&spec, nix::unistd::geteuid())?;
     let bubblewrap = sunaba_sandbox::find_bubblewrap()
         .context("bubblewrap is not installed; install the package `bubblewrap`")?;
-    let etc = dir.join(ETC_DIR);
-    etc::make(&etc, &arguments::host_name(&spec.sandbox_id)).context("make /etc")?;
-    let mut shown = arguments::shown(&spec, &etc)?;
+    let mut shown = make_etc(&spec, &dir.join(ETC_DIR))?;
+    let mut root_fs = spec.root_fs.clone();
+    make_mounts(&mut shown, root_fs.as_mut(), host_user)?;
+    let steps = match &root_fs {
+        Some(path) => root::plan(Path::new(path), &mount_points(&shown))?,
+        None => Vec::new(),
+    };
     if let Some(user) = host_user {
-        stage::make_reachable(&mut shown).context("make the sandbox's directories reachable")?;
         become_user(user)?;
     }
     prctl::set_no_new_privs().context("give up gaining privileges")?;
     limit_resources(host_user)?;
     die_with(parent)?;
 
-    let options = options_file(&arguments::options(&spec, &shown, info_fd))?;
+    let filter = spec.seccomp.then(filter_file).transpose()?;
+    let files = Files { info: info_fd, filter: filter.as_ref().map(|file| file.as_raw_fd()) };
+    let root = match &root_fs {
+        Some(path) => Root::Directory { path, steps: &steps },
+        None => Root::System,
+    };
+    let options = options_file(&arguments::options(&spec, &root, &shown, files))?;
     let mut command = vec!["bwrap".to_owned(), "--args".to_owned(), options.as_raw_fd().to_string()];
     command.extend(arguments::command(&spec));
     let command = command.into_iter().map(CString::new).collect::<Result<Vec<_>, _>>()?;
@@ -52,6 +70,55 @@ pub fn run(dir: &Path, info_fd: i32) -> anyhow::Result<Infallible> {
     // The environment stays empty: what the sandbox gets is among the options, and nothing in it
     // can change how bubblewrap itself is loaded.
     execve(&program, &command, &[] as &[CString]).context("start bubblewrap")
+}
+
+/// Makes what appears in `/etc` and lists everything that is shown inside.
+fn make_etc(spec: &Spec, etc: &Path) -> anyhow::Result<Vec<Shown>> {
+    let host_name = arguments::host_name(&spec.sandbox_id);
+    let made = match &spec.root_fs {
+        Some(root) => {
+            root::check(root)?;
+            etc::make_over(etc, &host_name, root).context("make the files in /etc")?;
+            let over = etc::OVER_ROOT.iter();
+            over.map(|(name, target)| Ok((arguments::text(&etc.join(name))?, *target)))
+                .collect::<anyhow::Result<Vec<_>>>()?
+        }
+        None => {
+            etc::make(etc, &host_name).context("make /etc")?;
+            vec![(arguments::text(etc)?, "/etc")]
+        }
+    };
+    arguments::shown(spec, &made)
+}
+
+/// Makes the mounts that have to be there before bubblewrap, where there are any.
+fn make_mounts(
+    shown: &mut [Shown],
+    root_fs: Option<&mut String>,
+    host_user: Option<Uid>,
+) -> anyhow::Result<()> {
+    let layered = shown.iter().any(|one| !one.layers.is_empty());
+    let maker = match host_user {
+        Some(owner) => Maker::Root { owner },
+        None if layered => Maker::User,
+        None => return Ok(()),
+    };
+    match (stage::enter(maker), maker) {
+        (Ok(()), _) => stage::make_reachable(shown, root_fs, maker),
+        (Err(error), Maker::User) => {
+            tracing::warn!("layers are copied, because they cannot be mounted: {error:#}");
+            shown.iter().try_for_each(|one| layers::copy_all(one, None))
+        }
+        (Err(error), Maker::Root { .. }) => Err(error),
+    }
+    .context("make the sandbox's directories reachable")
+}
+
+fn mount_points(shown: &[Shown]) -> Vec<MountPoint<'_>> {
+    shown
+        .iter()
+        .map(|one| MountPoint { path: &one.target, is_directory: Path::new(&one.source).is_dir() })
+        .collect()
 }
 
 /// The user to become: one of its own when started as root, none otherwise.
@@ -97,18 +164,26 @@ fn die_with(parent: nix::unistd::Pid) -> anyhow::Result<()> {
 }
 
 /// Keeps the options out of the process list: they hold the sandbox's token.
-fn options_file(options: &[String]) -> anyhow::Result<std::fs::File> {
-    use std::io::{Seek as _, Write as _};
+fn options_file(options: &[String]) -> anyhow::Result<File> {
     let mut bytes = Vec::new();
     for option in options {
         ensure!(!option.contains('\0'), "an option holds a NUL character");
         bytes.extend_from_slice(option.as_bytes());
         bytes.push(0);
     }
-    // Without close-on-exec: bubblewrap reads it.
-    let mut file =
-        std::fs::File::from(memfd_create(c"options", MFdFlags::empty()).context("make the options")?);
-    file.write_all(&bytes)?;
+    memory_file(c"options", &bytes).context("make the options")
+}
+
+fn filter_file() -> anyhow::Result<File> {
+    let filter = sunaba_sandbox::seccomp::filter().context("make the filter of system calls")?;
+    memory_file(c"filter", &filter).context("make the filter of system calls")
+}
+
+/// A file that bubblewrap inherits and reads.
+fn memory_file(name: &std::ffi::CStr, content: &[u8]) -> anyhow::Result<File> {
+    // Without close-on-exec: it goes on by its number.
+    let mut file = File::from(memfd_create(name, MFdFlags::empty())?);
+    file.write_all(content)?;
     file.rewind()?;
     Ok(file)
 }
@@ -117,7 +192,7 @@ fn options_file(options: &[String]) -> anyhow::Result<std::fs::File> {
 mod tests {
     use super::*;
 
-    fn spec(host_uid: Option<u32>) -> Spec {
+    pub(super) fn spec(host_uid: Option<u32>) -> Spec {
         Spec {
             sandbox_id: "sbx_1".to_owned(),
             host_uid,
