@@ -28,15 +28,24 @@ impl Dialect for Anthropic {
         let request: Value = serde_json::from_slice(body).map_err(|error| format!("not JSON: {error}"))?;
         let messages = request["messages"].as_array().ok_or("messages: must be a list")?;
         let tools = request["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
-        Ok(Conversation {
+        let mut read = Conversation {
             model: request["model"].as_str().unwrap_or_default().to_owned(),
             system: words(&request["system"]),
-            messages: messages.iter().map(read_message).collect::<Result<_, _>>()?,
             tools: tools.iter().filter_map(read_tool).collect(),
             streamed: request["stream"].as_bool().unwrap_or(false),
             usage_in_stream: true,
             size_bytes: body.len(),
-        })
+            ..Conversation::default()
+        };
+        for message in messages {
+            // Clients also say what belongs to the system between two messages.
+            if message["role"] == "system" {
+                add_line(&mut read.system, &words(&message["content"]));
+            } else {
+                read.messages.push(read_message(message)?);
+            }
+        }
+        Ok(read)
     }
 
     fn error(&self, kind: &str, message: &str) -> Value {
@@ -188,7 +197,7 @@ fn read_message(message: &Value) -> Result<Said, String> {
     let by = match message["role"].as_str() {
         Some("user") => Speaker::User,
         Some("assistant") => Speaker::Assistant,
-        _ => return Err("messages: every role is user or assistant".to_owned()),
+        _ => return Err("messages: every role is user, assistant or system".to_owned()),
     };
     let mut said = Said { by, text: words(&message["content"]), tool_results: String::new() };
     for block in message["content"].as_array().map(Vec::as_slice).unwrap_or_default() {
@@ -237,11 +246,12 @@ mod tests {
                 {"role": "user", "content": [
                     {"type": "tool_result", "tool_use_id": "1", "content": [{"type": "text", "text": "out"}]},
                     {"type": "text", "text": "and stop"}]},
+                {"role": "system", "content": "now"},
             ],
             "tools": [{"name": "Bash", "input_schema": {"properties": {"command": {"type": "string"}}}}],
         });
         let read = Anthropic.read(body.to_string().as_bytes()).unwrap();
-        assert_eq!((read.system.as_str(), read.streamed), ("be\ngood", true));
+        assert_eq!((read.system.as_str(), read.streamed), ("be\ngood\nnow", true));
         assert_eq!(read.messages.len(), 3);
         assert_eq!(read.messages[2].text, "and stop");
         assert_eq!(read.messages[2].tool_results, "out");

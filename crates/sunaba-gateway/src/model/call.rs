@@ -92,9 +92,7 @@ pub(super) async fn count_tokens(
         Ok((_, Source::Script(_))) => {
             axum::Json(json!({"input_tokens": estimate_tokens(letter.body.len())})).into_response()
         }
-        Ok((_, Source::Upstream(key))) => {
-            upstream::pass(&state, dialect, &key, http::Method::POST, letter).await
-        }
+        Ok((_, Source::Upstream(key))) => upstream::count_tokens(&state, dialect, &key, letter).await,
         Err(refusal) => refusal.response(dialect),
     }
 }
@@ -174,9 +172,19 @@ impl Call {
 
     /// Settles and records the call.
     pub(crate) async fn finish(mut self, outcome: Outcome) {
+        self.settle(&outcome).await;
+        self.write_down().await;
+    }
+
+    /// Replaces what is reserved by what the call cost.
+    pub(crate) async fn settle(&mut self, outcome: &Outcome) {
         if let Some(spend) = self.spend.take() {
-            self.record.settled = spend.settle(&self.state, &outcome).await;
+            self.record.settled = spend.settle(&self.state, outcome).await;
         }
+    }
+
+    /// Records the call.
+    pub(crate) async fn write_down(mut self) {
         self.record.duration_ms = elapsed_ms(self.started);
         record::model_call(&self.state, &self.caller.sandbox_id, self.record).await;
     }

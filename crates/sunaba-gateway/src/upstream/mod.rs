@@ -107,6 +107,20 @@ async fn count(call: &Call, key: &SecretString, letter: &Letter, plan: &Plan) ->
     counted["input_tokens"].as_u64()
 }
 
+/// Has the vendor count the tokens of a request.
+pub(crate) async fn count_tokens(
+    state: &GatewayState,
+    dialect: &'static dyn Dialect,
+    key: &SecretString,
+    mut letter: Letter,
+) -> Response {
+    match plan::kept_inside(dialect, &letter.body) {
+        Ok(body) => letter.body = body,
+        Err(words) => return Refusal::invalid(words).response(dialect),
+    }
+    pass(state, dialect, key, Method::POST, letter).await
+}
+
 /// Passes on a request in which no model speaks: it costs nothing and is not recorded.
 pub(crate) async fn pass(
     state: &GatewayState,
@@ -256,8 +270,9 @@ async fn carry(
     call.record.error = error.or_else(|| seen.error.clone());
     let outcome = if status.is_success() { Outcome::Answered(seen) } else { Outcome::Refused };
     // Settled before the client sees the end, so that what it does next finds the room that is really left.
-    call.finish(outcome).await;
+    call.settle(&outcome).await;
     drop(sender);
+    call.write_down().await;
 }
 
 /// Hands bytes to the reader; what is wrong, if it is gone.

@@ -12,16 +12,8 @@ use crate::dialect::Vendor;
 use crate::prices::Price;
 
 /// Kinds of tools that the client runs itself.
-const OPENAI_OWN: &[&str] = &[
-    "function",
-    "custom",
-    "local_shell",
-    "apply_patch",
-    "namespace",
-    "tool_search",
-    "computer",
-    "computer_use_preview",
-];
+const OPENAI_OWN: &[&str] =
+    &["function", "custom", "local_shell", "apply_patch", "tool_search", "computer", "computer_use_preview"];
 const ANTHROPIC_OWN: &[&str] =
     &["custom", "bash_", "text_editor_", "computer_", "memory_", "tool_search_tool_"];
 
@@ -69,6 +61,9 @@ fn is_own(vendor: Vendor, tool: &Value) -> bool {
         (Vendor::Anthropic, None) => tool["name"].is_string(),
         (Vendor::Anthropic, Some(kind)) => ANTHROPIC_OWN.iter().any(|own| kind.starts_with(own)),
         (Vendor::OpenAi, Some("shell")) => tool["environment"]["type"] == "local",
+        (Vendor::OpenAi, Some("namespace")) => {
+            tool["tools"].as_array().is_some_and(|inner| inner.iter().all(|tool| is_own(vendor, tool)))
+        }
         (Vendor::OpenAi, Some(kind)) => OPENAI_OWN.contains(&kind),
         (Vendor::OpenAi, None) => false,
     }
@@ -103,7 +98,7 @@ fn look(value: &Value, price: &Price, media: &mut Media) -> Result<(), String> {
                 {
                     return file(&value["source"]["data"], price, media);
                 }
-                Some("input_image") => Some(&value["image_url"]),
+                Some("input_image" | "computer_screenshot") => Some(&value["image_url"]),
                 Some("image_url") => Some(&value["image_url"]["url"]),
                 Some("input_file") => return file(&value["file_data"], price, media),
                 Some("file") => return file(&value["file"]["file_data"], price, media),
@@ -158,9 +153,11 @@ mod tests {
     fn tools_that_the_vendor_runs_are_left_out() {
         let mut codex = fields(&json!({"tools": [
             {"type": "function", "name": "exec_command"}, {"type": "web_search", "external_web_access": true},
-            {"type": "mcp", "server_url": "http://x"}, {"type": "custom", "name": "apply_patch"}]}));
-        assert_eq!(remove_tools(Vendor::OpenAi, &mut codex), ["web_search", "mcp"]);
-        assert_eq!(codex.get("tools").as_array().unwrap().len(), 2);
+            {"type": "mcp", "server_url": "http://x"}, {"type": "custom", "name": "apply_patch"},
+            {"type": "namespace", "name": "agents", "tools": [{"type": "function", "name": "spawn"}]},
+            {"type": "namespace", "name": "web", "tools": [{"type": "web_search"}]}]}));
+        assert_eq!(remove_tools(Vendor::OpenAi, &mut codex), ["web_search", "mcp", "namespace"]);
+        assert_eq!(codex.get("tools").as_array().unwrap().len(), 3);
         assert!(remove_tools(Vendor::OpenAi, &mut codex).is_empty());
         let mut claude = fields(&json!({"tools": [
             {"name": "Bash", "input_schema": {}}, {"type": "bash_20250124", "name": "bash"},
@@ -205,6 +202,7 @@ mod tests {
             json!({"type": "document", "source": {"type": "file", "file_id": "f"}}),
             json!({"type": "input_image", "image_url": "https://x"}),
             json!({"type": "input_image", "file_id": "f"}),
+            json!({"type": "computer_call_output", "output": {"type": "computer_screenshot", "image_url": "https://x"}}),
             json!({"type": "image_url", "image_url": {"url": "HTTPS://x"}}),
             json!({"type": "input_file", "file_url": "https://x"}),
             json!({"type": "file", "file": {"file_id": "f"}}),

@@ -104,6 +104,15 @@ impl Plan {
     }
 }
 
+/// A request in which no model speaks, without what the vendor would do outside for it.
+pub(super) fn kept_inside(dialect: &dyn Dialect, body: &[u8]) -> Result<Bytes, String> {
+    let mut fields = Fields::parse(body)?;
+    outside::check_options(&fields)?;
+    outside::remove_tools(dialect.vendor(), &mut fields);
+    outside::find_media(&fields, &Price::default())?;
+    Ok(fields.to_bytes())
+}
+
 /// The field that the request uses to bound its answer, or the one to add.
 fn output_field(dialect: &dyn Dialect, fields: &Fields) -> &'static str {
     let known = dialect.output_fields();

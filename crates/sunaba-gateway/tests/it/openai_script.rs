@@ -173,7 +173,7 @@ async fn chat_completions_are_spoken_whole_and_streamed() {
             .all(|chunk| chunk.get("usage").is_none() && chunk["choices"].as_array().unwrap().len() == 1)
     );
     assert_eq!(chunks[0]["choices"][0]["delta"]["role"], "assistant");
-    let mut arguments = vec![String::new(), String::new()];
+    let mut arguments = [String::new(), String::new()];
     for call in chunks.iter().filter_map(|chunk| chunk["choices"][0]["delta"]["tool_calls"][0].as_object()) {
         let index = usize::try_from(call["index"].as_u64().unwrap()).unwrap();
         // The first piece of a call names it, the others carry arguments only.

@@ -106,4 +106,9 @@ async fn tools_that_the_vendor_would_run_are_left_out_and_links_are_refused() {
     let (status, body) = world.ask_at("openai/v1/responses", &request).await;
     assert!(status == 400 && body.contains("egress") && body.contains("base64"), "{body}");
     assert_eq!(vendor.heard("/v1/responses").len(), 1, "nothing was sent");
+    let linked = json!({"type": "image", "source": {"type": "url", "url": "https://x/?secret"}});
+    let counted = json!({"model": "claude-x", "messages": [{"role": "user", "content": [linked]}]});
+    let (status, body) = world.ask_at("anthropic/v1/messages/count_tokens", &counted).await;
+    assert!(status == 400 && body.contains("egress"), "{body}");
+    assert!(vendor.heard("/v1/messages/count_tokens").is_empty());
 }

@@ -72,12 +72,14 @@ fn now_seconds() -> u64 {
     uuid::Uuid::now_v7().get_timestamp().map_or(0, |at| at.to_unix().0)
 }
 
-/// Takes over a `usage` object: what was read from the cache is part of the input there.
+/// Takes over a `usage` object: what the cache had a part in is part of the input there.
 fn take_usage(usage: &Value, names: [&str; 3], seen: &mut Seen) {
     let [input, details, output] = names;
     let (Some(all), Some(output)) = (usage[input].as_u64(), usage[output].as_u64()) else { return };
     let cached = usage[details]["cached_tokens"].as_u64().unwrap_or(0).min(all);
-    seen.usage.input_tokens = all - cached;
+    let written = usage[details]["cache_write_tokens"].as_u64().unwrap_or(0).min(all - cached);
+    seen.usage.input_tokens = all - cached - written;
+    seen.usage.cache_write_tokens = written;
     seen.usage.cache_read_tokens = cached;
     seen.usage.output_tokens = output;
     seen.has_input = true;
