@@ -103,21 +103,7 @@ fn finding(name: &str, status: FindingStatus, detail: String, remedy: Option<&st
 }
 
 fn host(config: &Config) -> Vec<Finding> {
-    vec![git(), data_dir(config), kvm(), containers(config), daytona()]
-}
-
-fn git() -> Finding {
-    match std::env::var_os("PATH").and_then(|path| {
-        std::env::split_paths(&path).map(|dir| dir.join("git")).find(|program| program.is_file())
-    }) {
-        Some(program) => finding("git", FindingStatus::Ok, program.display().to_string(), None),
-        None => finding(
-            "git",
-            FindingStatus::Missing,
-            "git is not in PATH; no repository can be cloned".to_owned(),
-            Some("install it: apt install git"),
-        ),
-    }
+    vec![data_dir(config), containers(config), daytona()]
 }
 
 #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
@@ -142,13 +128,6 @@ fn data_dir(config: &Config) -> Finding {
         return finding("data directory", FindingStatus::Missing, detail, Some(remedy));
     }
     finding("data directory", FindingStatus::Ok, detail, None)
-}
-
-fn kvm() -> Finding {
-    let there = Path::new("/dev/kvm").exists();
-    let detail =
-        if there { "there; no provider of this version uses it" } else { "not there, and not needed" };
-    finding("KVM", FindingStatus::NotUsed, detail.to_owned(), None)
 }
 
 fn containers(config: &Config) -> Finding {

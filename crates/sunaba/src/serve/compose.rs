@@ -87,10 +87,12 @@ impl Parts {
         let gateway_routes = sunaba_gateway::router(gateway.clone());
         let router = sunaba_server::app(state.clone(), Some(gateway_routes));
         let doors = Doors::new(router.clone(), stop.clone()).with_egress(gateway::egress(config, &store)?);
+        state.tunnels.lead_to(doors.clone());
+        let ways = ServerDoors { doors: doors.clone(), tunnels: state.tunnels.clone() };
 
         let orchestrator = config.orchestrator.enabled.then(|| {
             say_isolation(&providers);
-            orchestrator(config, &store, clock, &doors, locks, providers, secrets)
+            orchestrator(config, &store, clock, &ways, locks, providers, secrets)
         });
         let serving = Box::pin(sunaba_server::serve(listener, router, stop.clone()));
         Ok(Self { store, state, serving, doors, gateway, orchestrator })
@@ -158,7 +160,7 @@ fn orchestrator(
     config: &Config,
     store: &Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    doors: &Doors,
+    ways: &ServerDoors,
     git_locks: Arc<ProjectLocks>,
     providers: Providers,
     secrets: Secrets,
@@ -167,7 +169,7 @@ fn orchestrator(
     Orchestrator::new(sunaba_orchestrator::Parts {
         store: Arc::clone(store),
         providers,
-        doors: Arc::new(ServerDoors(doors.clone())),
+        doors: Arc::new(ways.clone()),
         clock,
         mint_token: sunaba_server::auth::mint_sandbox,
         shelf: Shelf::new(settings.layers_root.clone()),

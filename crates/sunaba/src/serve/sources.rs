@@ -28,22 +28,28 @@ impl ScriptSource for BlobScripts {
     }
 }
 
-/// The server's doors, for the orchestrator.
-#[derive(Debug)]
-pub(super) struct ServerDoors(pub(super) sunaba_server::Doors);
+/// The server's doors and tunnels, for the orchestrator.
+#[derive(Debug, Clone)]
+pub(super) struct ServerDoors {
+    /// Of sandboxes on this host.
+    pub(super) doors: sunaba_server::Doors,
+    /// Of those on other machines.
+    pub(super) tunnels: sunaba_server::Tunnels,
+}
 
 #[async_trait]
 impl sunaba_orchestrator::Doors for ServerDoors {
     async fn open(&self, id: &SandboxId, door_dir: &Path) -> io::Result<()> {
-        self.0.open(id, door_dir).await
+        self.doors.open(id, door_dir).await
     }
 
     async fn close(&self, id: &SandboxId) {
-        self.0.close(id).await;
+        self.tunnels.close(id);
+        self.doors.close(id).await;
     }
 
-    fn has_tunnel(&self, _id: &SandboxId) -> bool {
-        false
+    fn has_tunnel(&self, id: &SandboxId) -> bool {
+        self.tunnels.is_up(id)
     }
 }
 

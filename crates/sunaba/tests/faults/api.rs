@@ -35,6 +35,11 @@ impl Api {
         self.answer(path, request).await
     }
 
+    pub(crate) async fn delete(&self, path: &str) -> anyhow::Result<Value> {
+        let request = self.client.delete(format!("{}{path}", self.url));
+        self.answer(path, request).await
+    }
+
     pub(crate) async fn post_bytes(&self, path: &str, body: &'static str) -> anyhow::Result<Value> {
         let request = self
             .client

@@ -6,6 +6,7 @@
 mod api;
 mod kill;
 mod run;
+mod sandboxes;
 mod server;
 mod subscriber;
 mod writer;

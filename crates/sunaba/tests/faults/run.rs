@@ -109,7 +109,7 @@ async fn check_branch(api: &Api, sandbox: &str, repository: &Path) -> anyhow::Re
     Ok(())
 }
 
-fn repository() -> anyhow::Result<tempfile::TempDir> {
+pub(crate) fn repository() -> anyhow::Result<tempfile::TempDir> {
     let directory = tempfile::tempdir()?;
     git(directory.path(), &["init", "--quiet", "-b", "main"])?;
     std::fs::write(directory.path().join("README.md"), "# counted\n")?;
@@ -117,6 +117,14 @@ fn repository() -> anyhow::Result<tempfile::TempDir> {
     let who = ["-c", "user.name=test", "-c", "user.email=test@sunaba.invalid"];
     git(directory.path(), &[&who[..], &["commit", "--quiet", "-m", "start"]].concat())?;
     Ok(directory)
+}
+
+/// Commits everything.
+pub(crate) fn commit(directory: &Path) -> anyhow::Result<()> {
+    let who = ["-c", "user.name=test", "-c", "user.email=test@sunaba.invalid"];
+    git(directory, &["add", "."])?;
+    git(directory, &[&who[..], &["commit", "--quiet", "-m", "more"]].concat())?;
+    Ok(())
 }
 
 fn git(directory: &Path, arguments: &[&str]) -> anyhow::Result<String> {

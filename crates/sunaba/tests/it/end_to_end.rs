@@ -23,7 +23,7 @@ const SCRIPT: &str = "
 ";
 
 /// Ends the background server of a data directory when the test ends.
-struct Background<'a>(&'a Path);
+pub(crate) struct Background<'a>(pub(crate) &'a Path);
 
 impl Background<'_> {
     fn pid(&self) -> Option<Pid> {
@@ -42,7 +42,7 @@ impl Drop for Background<'_> {
     }
 }
 
-fn data_dir() -> tempfile::TempDir {
+pub(crate) fn data_dir() -> tempfile::TempDir {
     let data = tempfile::tempdir().unwrap();
     std::fs::write(data.path().join("sunaba.yaml"), "listen: 127.0.0.1:0\n").unwrap();
     data

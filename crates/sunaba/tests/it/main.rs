@@ -4,7 +4,9 @@
 
 mod config;
 mod end_to_end;
+mod refusals;
 mod sandboxes;
 mod serve;
+mod setup;
 mod support;
 mod tokens;
