@@ -35,7 +35,7 @@ use crate::guest::Word;
 
 /// How long the last words may take after the last process is gone.
 const DRAIN: Duration = Duration::from_secs(1);
-const INFO_MAX_BYTES: u64 = 16 * 1024;
+const INFO_MAX_BYTES: usize = 16 * 1024;
 
 /// What bubblewrap tells about itself.
 #[derive(Debug, Deserialize)]
@@ -46,11 +46,18 @@ struct Info {
     pid_namespace: u64,
 }
 
+/// Where bubblewrap tells it, in several writes: what has come is kept from one look to the next.
+#[derive(Debug)]
+struct InfoPipe {
+    pipe: Receiver,
+    text: Vec<u8>,
+}
+
 /// A started bubblewrap and the lines to it.
 #[derive(Debug)]
 struct Running {
     child: Child,
-    info: Option<Receiver>,
+    info: Option<InfoPipe>,
     words: Lines<BufReader<OwnedReadHalf>>,
     line: Line,
     output: Keeper,
@@ -177,7 +184,7 @@ fn start(dir: &Path) -> anyhow::Result<Running> {
     let (words, to_guest) = UnixStream::from_std(ours)?.into_split();
     Ok(Running {
         child,
-        info: Some(Receiver::from_owned_fd(info_reader)?),
+        info: Some(InfoPipe { pipe: Receiver::from_owned_fd(info_reader)?, text: Vec::new() }),
         words: BufReader::new(words).lines(),
         line: Line::new(to_guest),
         output: Keeper::start(output_reader)?,
@@ -196,10 +203,18 @@ fn refuse_own_namespace(held: Option<&Held>) -> anyhow::Result<()> {
 }
 
 /// Reads who the sandbox's first process is; `None` when bubblewrap ended before it said so.
-async fn read_info(pipe: &mut Option<Receiver>) -> Option<Held> {
-    let mut text = Vec::new();
-    pipe.as_mut()?.take(INFO_MAX_BYTES).read_to_end(&mut text).await.ok()?;
-    let info: Info = serde_json::from_slice(&text).ok()?;
+async fn read_info(info: &mut Option<InfoPipe>) -> Option<Held> {
+    let InfoPipe { pipe, text } = info.as_mut()?;
+    let mut part = [0; 1024];
+    // May be given up at any read and asked again: nothing read is lost.
+    loop {
+        match pipe.read(&mut part).await {
+            Ok(0) => break,
+            Ok(length) if text.len() + length <= INFO_MAX_BYTES => text.extend_from_slice(&part[..length]),
+            Ok(_) | Err(_) => return None,
+        }
+    }
+    let info: Info = serde_json::from_slice(text).ok()?;
     let own = i32::try_from(std::process::id()).ok()?;
     Some(Held {
         shim_pid: own,

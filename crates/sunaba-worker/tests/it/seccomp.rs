@@ -194,7 +194,9 @@ async fn a_call_by_another_abi_kills_the_program() {
 #[tokio::test]
 async fn the_filter_is_on_for_every_process_inside() {
     let host = Host::new().await;
-    let script = "for p in /proc/[0-9]*; do [ $p = /proc/1 ] || grep -H ^Seccomp: $p/status; done";
+    // The bridge is started beside the command and may come after it.
+    let script = "until cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -q 'sunaba-worker bridge'; do sleep 0.02; done
+        for p in /proc/[0-9]*; do [ $p = /proc/1 ] || grep -H ^Seccomp: $p/status; done";
     let (_, output) = host.run(script).await;
     let modes: Vec<_> = output.lines().collect();
     assert!(modes.len() >= 3, "guest, bridge, shell: {output}");
