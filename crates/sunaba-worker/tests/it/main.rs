@@ -4,6 +4,7 @@
 
 mod adoption;
 mod bridge;
+mod egress;
 mod guest;
 mod isolation;
 mod layers;
