@@ -33,8 +33,7 @@ impl Default for SystemResolver {
 impl Resolve for SystemResolver {
     async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
         let place = Arc::clone(&self.places).acquire_owned().await.map_err(io::Error::other)?;
-        // With its final dot a name means itself: the server's search domains are not the sandbox's.
-        let name = if name.contains('.') { format!("{name}.") } else { name.to_owned() };
+        let name = name.to_owned();
         let lookup = tokio::task::spawn_blocking(move || {
             let found = (name.as_str(), 0).to_socket_addrs().map(|found| found.map(|at| at.ip()).collect());
             drop(place);
@@ -52,4 +51,22 @@ pub(super) fn is_own(address: IpAddr) -> bool {
         v4.or_else(|| storage.as_sockaddr_in6().map(|at| IpAddr::V6(at.ip())))
     };
     interfaces.filter_map(|interface| interface.address).filter_map(own).any(|known| known == address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machines_addresses_are_known() {
+        assert!(is_own("127.0.0.1".parse().unwrap()));
+        assert!(!is_own("203.0.113.254".parse().unwrap()) && !is_own("2001:db8::fe".parse().unwrap()));
+    }
+
+    #[tokio::test]
+    async fn the_system_resolves_its_own_name_and_no_other() {
+        let resolver = SystemResolver::default();
+        assert!(resolver.resolve("localhost").await.unwrap().iter().all(IpAddr::is_loopback));
+        assert!(resolver.resolve("no-such-name.invalid").await.is_err());
+    }
 }

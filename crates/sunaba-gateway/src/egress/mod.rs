@@ -43,6 +43,8 @@ use terms::TermsCache;
 
 /// Largest head of a request.
 const HEAD_MAX_BYTES: usize = 32 * 1024;
+/// What a connection may hold in memory; more than a head, so that one that is too large can be answered.
+const BUFFER_MAX_BYTES: usize = 4 * HEAD_MAX_BYTES;
 /// Most header lines of a request.
 const HEADERS_MAX: usize = 128;
 /// Each direction of a tunnel copies through a buffer of this size.
@@ -146,7 +148,8 @@ impl Egress {
         let connection = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(self.inner.settings.head_timeout)
-            .max_buf_size(HEAD_MAX_BYTES)
+            .max_header_size(HEAD_MAX_BYTES)
+            .max_buf_size(BUFFER_MAX_BYTES)
             .max_headers(HEADERS_MAX)
             .preserve_header_case(true)
             .serve_connection(TokioIo::new(stream), service)

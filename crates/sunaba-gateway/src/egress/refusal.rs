@@ -10,7 +10,11 @@ use super::request::Target;
 const RULE_HEADER: &str = "x-sunaba-rule";
 
 pub(super) fn bad_request(words: &str) -> Response<Body> {
-    say(StatusCode::BAD_REQUEST, format!("Sunaba's egress proxy cannot read this request: {words}.\n"))
+    let words = format!("Sunaba's egress proxy cannot read this request: {words}.\n");
+    let mut answer = say(StatusCode::BAD_REQUEST, words);
+    // Where a request was not understood, what follows on its connection is not either.
+    answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    answer
 }
 
 pub(super) fn by_policy(target: &Target, rule: &str) -> Response<Body> {

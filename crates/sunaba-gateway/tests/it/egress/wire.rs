@@ -119,14 +119,6 @@ async fn what_is_no_request_to_a_proxy_is_answered_in_words() {
             "one Host",
         ),
         (
-            format!(
-                "POST http://{address}/ HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\
-                 Connection: close\r\n\r\n0\r\n\r\n"
-            ),
-            400,
-            "",
-        ),
-        (
             format!("POST http://{address}/ HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n"),
             400,
             "",
@@ -138,8 +130,9 @@ async fn what_is_no_request_to_a_proxy_is_answered_in_words() {
         (big, 431, ""),
         (many, 431, ""),
     ] {
-        let answer = proxy.say(&request).await;
         let shown: String = request.chars().take(80).collect();
+        println!("{shown:?}");
+        let answer = proxy.say(&request).await;
         assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{shown:?}: {answer}");
         assert!(answer.contains(words), "{shown:?}: {answer}");
     }
@@ -148,7 +141,7 @@ async fn what_is_no_request_to_a_proxy_is_answered_in_words() {
 }
 
 #[tokio::test]
-async fn a_bare_line_feed_smuggles_no_second_request() {
+async fn no_second_request_is_smuggled() {
     let (address, heard) = outside("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
     let proxy = Proxy::new(EgressPreset::None, &[&address]).await;
     let hidden = "GET http://169.254.169.254/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
@@ -163,6 +156,14 @@ async fn a_bare_line_feed_smuggles_no_second_request() {
     let two = format!("GET http://{address}/ HTTP/1.1\r\nHost: x\r\n\r\n{hidden}");
     let answer = proxy.say(&two).await;
     assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("HTTP/1.1 403"), "{answer}");
+    // A length beside chunks is not passed on: the other side could believe it.
+    let both = format!(
+        "POST http://{address}/ HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n\
+         0\r\n\r\n"
+    );
+    assert!(proxy.say(&both).await.starts_with("HTTP/1.1 200"));
+    let heard = heard.lock().unwrap().last().unwrap().to_lowercase();
+    assert!(heard.contains("transfer-encoding: chunked") && !heard.contains("content-length"), "{heard}");
 }
 
 #[tokio::test]
