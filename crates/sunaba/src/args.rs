@@ -184,7 +184,7 @@ pub(crate) enum ProjectCommand {
         /// Its id, name or repository
         project: String,
         /// KEY VALUE, as many as wanted: setup_command "make deps" resources.memory_gb 8 budget_usd 5
-        #[arg(required = true, value_name = "KEY VALUE", allow_hyphen_values = true)]
+        #[arg(required = true, value_name = "KEY VALUE")]
         pairs: Vec<String>,
     },
     /// Decide what its sandboxes may reach

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::end_to_end::{Background, data_dir};
-use crate::support::{Ran, git, repository, sunaba};
+use crate::support::{Ran, git, repository, sunaba, until};
 
 const LOOK: &str = "
 - tools:
@@ -69,9 +69,10 @@ fn a_setup_runs_once_and_is_laid_under_every_later_sandbox() {
 
     run(data.path(), &repo, LOOK).expect_code(0);
     assert_eq!(statuses(data.path()), ["reused"]);
-    let left = std::fs::read_dir(data.path().join("sandboxes")).unwrap().flatten();
-    let left: Vec<_> = left.filter(|entry| entry.file_name().to_string_lossy().starts_with("sbx")).collect();
-    assert!(left.is_empty(), "{left:?}");
+    until("the end of everything that was made for it", || {
+        let left = std::fs::read_dir(data.path().join("sandboxes")).unwrap().flatten();
+        left.filter(|entry| entry.file_name().to_string_lossy().starts_with("sbx")).count() == 0
+    });
 }
 
 #[test]
@@ -99,4 +100,26 @@ fn a_malformed_file_fails_the_run_with_its_line() {
     let ran = run(data.path(), &repo, PLAIN);
     ran.expect_code(1);
     assert!(ran.stdout.contains(".sunaba.yaml:2: egress: the preset must be"), "{}", ran.stdout);
+}
+
+#[test]
+fn a_run_ends_when_its_time_is_over() {
+    let data = data_dir();
+    let _background = Background(data.path());
+    let repo = repository(data.path());
+    let script = data.path().join("script.yaml");
+    std::fs::write(&script, "- tools:\n    - shell: sleep 60\n- text: never\n").unwrap();
+    let ran = Ran::of(
+        sunaba(data.path())
+            .args(["run", "--timeout", "2s", "--memory", "0.5", "--disk", "0.3", "--repo"])
+            .arg(&repo)
+            .args(["--model", &format!("script:{}", script.display()), "Sleep"]),
+    );
+    ran.expect_code(1);
+    assert!(ran.stdout.contains("its time is over"), "{}", ran.stdout);
+    assert_eq!(events(data.path(), "sandbox.timeout")[0]["timeout_seconds"], 2);
+    let show = Ran::of(sunaba(data.path()).args(["show", "last", "--json"]));
+    let shown: Value = serde_json::from_str(&show.expect_code(0).stdout).unwrap();
+    assert_eq!(shown["sandbox"]["state"], "failed", "{shown}");
+    assert!(shown["sandbox"]["exit"].is_object(), "how it ended is on record: {shown}");
 }
