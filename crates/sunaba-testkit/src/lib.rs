@@ -6,12 +6,14 @@
 
 mod app;
 mod client;
+mod docker;
 mod sse;
 mod wait;
 mod ws;
 
 pub use app::{Setup, TestApp, Work};
 pub use client::{Answer, Client};
+pub use docker::{TestDaemon, left_out, worker_program};
 pub use sse::{SseEvent, SseReader};
 pub use wait::{DEADLINE, eventually, within};
 pub use ws::WsReader;

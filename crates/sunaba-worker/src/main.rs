@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use sunaba_types::shim::{DOOR_DIR_INSIDE, DOOR_SOCKET};
@@ -40,6 +41,9 @@ enum Part {
     },
     /// Run one more command as the head of everything it starts (started by the guest)
     Hold {
+        /// After so many milliseconds, kill it with everything it started
+        #[arg(long)]
+        within_ms: Option<u64>,
         /// The program and its arguments
         #[arg(last = true, required = true)]
         command: Vec<String>,
@@ -69,7 +73,7 @@ fn main() -> ExitCode {
         Part::Shim { dir } => shim::run(&dir).map(|()| ExitCode::SUCCESS),
         Part::Launch { dir, info_fd } => launch::run(&dir, info_fd).map(|never| match never {}),
         Part::Guest { command } => guest::run(&command),
-        Part::Hold { command } => guest::hold(&command),
+        Part::Hold { within_ms, command } => guest::hold(&command, within_ms.map(Duration::from_millis)),
         Part::Bridge { listen, door } => bridge::run(listen.as_deref(), door).map(|()| ExitCode::SUCCESS),
         Part::Work => work::run(),
     };

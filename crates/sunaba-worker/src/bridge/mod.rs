@@ -11,6 +11,7 @@
 
 mod carry;
 mod replay;
+mod tunnel;
 mod way;
 
 use std::net::TcpListener as StdTcpListener;
@@ -26,8 +27,11 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 pub use self::replay::REPLAY_MAX_BYTES;
+pub use self::tunnel::Tunnel;
 pub use self::way::{Line, Outward, Sockets};
 
+/// Where the server is when it is not on this host: the address of the sandbox's tunnel.
+pub(crate) const TUNNEL_VARIABLE: &str = "SUNABA_TUNNEL_URL";
 /// How long a connection to the gateway is held while the server is away.
 pub const HOLD: Duration = Duration::from_secs(60 * 60);
 /// How long a connection to the egress proxy is: programs that download have little patience themselves.
@@ -48,7 +52,12 @@ pub fn run(listen: Option<&str>, door: PathBuf) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("make the runtime")?
-        .block_on(serve_both(gateway, egress, Sockets::beside(door)))
+        .block_on(async {
+            match std::env::var(TUNNEL_VARIABLE) {
+                Ok(url) => serve_both(gateway, egress, Tunnel::keep(&url)?).await,
+                Err(_) => serve_both(gateway, egress, Sockets::beside(door)).await,
+            }
+        })
 }
 
 /// The egress proxy's listening socket, when there is one: the guest hands it over as standard output.

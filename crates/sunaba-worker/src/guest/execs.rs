@@ -114,17 +114,7 @@ impl Execs {
         let Some(holder) = holders.get(&id).copied() else { return };
         // Stopped it cannot end, and as long as it is there orphans come to it and not to the sandbox's init.
         let _ = kill(holder, Signal::SIGSTOP);
-        let deadline = Instant::now() + KILL_PATIENCE;
-        loop {
-            let below = process::descendants(holder.as_raw());
-            if below.is_empty() || Instant::now() >= deadline {
-                break;
-            }
-            for pid in below {
-                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
-            }
-            std::thread::sleep(KILL_PAUSE);
-        }
+        kill_below(holder);
         let _ = kill(holder, Signal::SIGKILL);
     }
 }
@@ -144,9 +134,14 @@ pub(super) fn pid_of(child: &Child) -> anyhow::Result<Pid> {
     Ok(Pid::from_raw(i32::try_from(child.id())?))
 }
 
-/// Runs one command as the head of everything it starts, and ends as it ended.
-pub fn hold(command: &[String]) -> anyhow::Result<ExitCode> {
-    nix::unistd::setsid().context("leave the session")?;
+/// Runs one command as the head of everything it starts, and ends as it ended; after `within`, if there is such
+/// a bound, it is killed with everything it started.
+pub fn hold(command: &[String], within: Option<Duration>) -> anyhow::Result<ExitCode> {
+    match nix::unistd::setsid() {
+        // A container's daemon has put it at the head of a session already.
+        Ok(_) | Err(nix::errno::Errno::EPERM) => {}
+        Err(error) => return Err(error).context("leave the session"),
+    }
     prctl::set_child_subreaper(true).context("take in orphans")?;
     let (program, arguments) = command.split_first().context("no command")?;
     let mut child = match Command::new(program).args(arguments).spawn() {
@@ -157,12 +152,42 @@ pub fn hold(command: &[String]) -> anyhow::Result<ExitCode> {
             return Ok(exit_code(NOT_STARTED));
         }
     };
+    let over = Arc::new(Mutex::new(()));
+    if let Some(within) = within {
+        let over = Arc::clone(&over);
+        thread("time", move || end_in_time(within, &over))?;
+    }
     let status = child.wait().context("wait for the command")?;
+    // Once the time is over the other thread ends this process, after everything below it.
+    let _ended_first = over.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(signal) = status.signal().and_then(|signal| Signal::try_from(signal).ok()) {
         // Ends the same way, so that the guest can tell a signal from a code.
         let _ = kill(Pid::this(), signal);
     }
     Ok(exit_code(status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1)))
+}
+
+/// Waits, and then kills everything below this process and the process itself.
+fn end_in_time(within: Duration, over: &Mutex<()>) {
+    std::thread::sleep(within);
+    let _over = over.lock().unwrap_or_else(PoisonError::into_inner);
+    kill_below(Pid::this());
+    let _ = kill(Pid::this(), Signal::SIGKILL);
+}
+
+/// Kills everything below a process that takes in orphans and does not end meanwhile.
+fn kill_below(holder: Pid) {
+    let deadline = Instant::now() + KILL_PATIENCE;
+    loop {
+        let below = process::descendants(holder.as_raw());
+        if below.is_empty() || Instant::now() >= deadline {
+            return;
+        }
+        for pid in below {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+        std::thread::sleep(KILL_PAUSE);
+    }
 }
 
 pub(super) fn exit_code(code: i32) -> ExitCode {

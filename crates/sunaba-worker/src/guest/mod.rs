@@ -6,6 +6,7 @@
 //! start more processes beside the command and to kill them.
 
 mod execs;
+mod init;
 mod line;
 
 use std::fs::File;
@@ -21,6 +22,8 @@ use nix::sys::prctl;
 use nix::sys::signal::{Signal, kill};
 use sunaba_types::shim::{BRIDGE_ADDRESS, PROXY_ADDRESS};
 
+use crate::bridge::TUNNEL_VARIABLE;
+
 use self::execs::Execs;
 pub use self::execs::hold;
 use self::line::{Ear, Mouth};
@@ -28,12 +31,13 @@ pub(crate) use self::line::{Order, Word, send_order};
 
 /// Between two starts of a bridge that keeps dying.
 const BRIDGE_PAUSE: Duration = Duration::from_millis(50);
-/// The one variable that the bridge is given: where the server is when it is not on this host.
-const TUNNEL_VARIABLE: &str = "SUNABA_TUNNEL_URL";
 const THREAD_STACK_BYTES: usize = 256 * 1024;
 
 /// Runs the command with a bridge beside it; its exit code is ours.
 pub fn run(command: &[String]) -> anyhow::Result<ExitCode> {
+    if init::is_first() {
+        return init::run(command);
+    }
     let own_program = std::env::current_exe().context("find this program")?;
     // What else runs here has the same user: it must not speak on this line or trace this process.
     prctl::set_dumpable(false).context("shut the guest's memory")?;

@@ -1,0 +1,66 @@
+//! What the daemon's word about a container means.
+
+use bollard::models::{ContainerInspectResponse, ContainerStateStatusEnum};
+
+use super::places::Places;
+use crate::{Exit, Status};
+
+/// How high signals count, the real-time ones included.
+const SIGNAL_MAX: i64 = 64;
+
+/// Where the sandbox is. `None`: the daemon knows no such container.
+pub(super) fn status(container: Option<&ContainerInspectResponse>, places: &Places, known: bool) -> Status {
+    let Some(state) = container.and_then(|container| container.state.as_ref()) else {
+        return match (known, places.was_started()) {
+            (false, _) => Status::Absent,
+            (true, false) => Status::Prepared,
+            (true, true) => Status::Lost,
+        };
+    };
+    match state.status {
+        Some(ContainerStateStatusEnum::CREATED) => Status::Prepared,
+        Some(ContainerStateStatusEnum::EXITED | ContainerStateStatusEnum::DEAD) => {
+            let code = state.exit_code.unwrap_or(-1);
+            Status::Exited(exit(code, state.oom_killed == Some(true), places))
+        }
+        Some(ContainerStateStatusEnum::REMOVING) => Status::Lost,
+        _ => Status::Running,
+    }
+}
+
+/// Tells a code from a signal: a container says both in one number, as a shell does.
+fn exit(number: i64, out_of_memory: bool, places: &Places) -> Exit {
+    let (code, signal) = split(number);
+    Exit {
+        code,
+        signal,
+        oom_kills: u64::from(out_of_memory),
+        ended_for: places.ended_for(),
+        killed_on_request: places.was_killed(),
+        error: None,
+    }
+}
+
+/// The exit code, or the signal where the number stands for one.
+pub(super) fn split(number: i64) -> (Option<i32>, Option<i32>) {
+    let small = i32::try_from(number).ok();
+    if (129..=128 + SIGNAL_MAX).contains(&number) {
+        return (None, small.map(|number| number - 128));
+    }
+    (small, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_is_told_from_a_code() {
+        assert_eq!(split(0), (Some(0), None));
+        assert_eq!(split(3), (Some(3), None));
+        assert_eq!(split(128), (Some(128), None));
+        assert_eq!(split(137), (None, Some(9)));
+        assert_eq!(split(143), (None, Some(15)));
+        assert_eq!(split(255), (Some(255), None));
+    }
+}
