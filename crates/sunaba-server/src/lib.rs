@@ -26,6 +26,7 @@ mod serve;
 mod sources;
 mod state;
 pub mod telemetry;
+mod tunnel;
 
 pub use blobs::{BlobError, BlobFiles};
 pub use config::{AuthMode, Limits, LiveLimits, ServerConfig};
@@ -41,3 +42,4 @@ pub use sources::{
     DiffSource, LiveUsage, LogSource, ProviderReport, ProviderReports, ReadyCheck, SourceError,
 };
 pub use state::{AppState, Parts};
+pub use tunnel::Tunnels;

@@ -13,7 +13,7 @@ use utoipa_axum::routes;
 
 use crate::api::{blobs, live, ops, projects, sandboxes, system, tasks, tickets, tokens};
 use crate::layers::{gate, measure, observe};
-use crate::{ApiError, AppState, openapi};
+use crate::{ApiError, AppState, openapi, tunnel};
 
 /// The whole server as a router. `gateway` is served under `/gateway`, for sandboxes only.
 pub fn app(state: AppState, gateway: Option<Router>) -> Router {
@@ -21,6 +21,7 @@ pub fn app(state: AppState, gateway: Option<Router>) -> Router {
     let document = openapi::finish(document);
     let text: bytes::Bytes = document.to_json().unwrap_or_default().into();
     let inner = routes
+        .route("/tunnel", axum::routing::get(tunnel::open))
         .route("/api/openapi.json", axum::routing::get(move || async move { openapi::answer(text.clone()) }))
         .method_not_allowed_fallback(method_not_allowed)
         .route_layer(from_fn(measure::measure))

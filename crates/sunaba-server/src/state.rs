@@ -15,7 +15,9 @@ use crate::extract::BodyBudget;
 use crate::layers::rate::RateLimits;
 use crate::liveness::Liveness;
 use crate::providers::Providers;
-use crate::{BlobFiles, DiffSource, Hub, LiveUsage, LogSource, ProviderReports, ReadyCheck, ServerConfig};
+use crate::{
+    BlobFiles, DiffSource, Hub, LiveUsage, LogSource, ProviderReports, ReadyCheck, ServerConfig, Tunnels,
+};
 
 /// What a server is composed of.
 #[derive(Debug)]
@@ -83,6 +85,8 @@ pub struct Inner {
     pub parts: Parts,
     /// Live events and wake-ups.
     pub hub: Hub,
+    /// The tunnels of sandboxes on other machines.
+    pub tunnels: Tunnels,
     pub(crate) tokens: TokenCache,
     pub(crate) rates: RateLimits,
     pub(crate) bodies: BodyBudget,
@@ -97,6 +101,7 @@ impl AppState {
         let hub = Hub::new(Arc::clone(&parts.store), parts.config.live);
         Self(Arc::new(Inner {
             hub,
+            tunnels: Tunnels::default(),
             tokens: TokenCache::new(Arc::clone(&parts.store), Arc::clone(&parts.clock)),
             rates: RateLimits::new(parts.config.limits),
             bodies: BodyBudget::new(parts.config.limits.body_bytes),

@@ -70,6 +70,8 @@ pub struct Assignment {
     pub cwd: PathBuf,
     /// The branch to push to.
     pub branch: String,
+    /// Where an empty workspace is cloned from, when the server could not do it.
+    pub clone_url: Option<String>,
     /// Most model calls.
     pub max_turns: u32,
     /// Takes the place of the system prompt.
@@ -145,6 +147,7 @@ impl Assignment {
             model_key: ApiKey::new(key),
             cwd: PathBuf::from(optional(lookup, "CWD").unwrap_or_else(|| "/workspace".to_owned())),
             branch: required(lookup, "BRANCH_NAME")?,
+            clone_url: optional(lookup, "CLONE_URL"),
             max_turns: max_turns(lookup)?,
             system_prompt: optional(lookup, "SYSTEM_PROMPT"),
             system_prompt_append: optional(lookup, "SYSTEM_PROMPT_APPEND"),

@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::clone;
 use super::config::{Assignment, Identity, Lookup};
 use super::report::{Reporter, SPOOL_MAX_BYTES, Spool};
 use super::repository::{Captured, Repository};
@@ -111,9 +112,15 @@ fn watch_for_sigterm() -> anyhow::Result<Terminated> {
 impl Session<'_> {
     /// Runs the agent and makes its work safe; the number of turns when all went well.
     async fn work(&self, assignment: &Assignment, inbox: mpsc::Receiver<Incoming>) -> Result<u32, Failure> {
+        let unfit = |error: anyhow::Error| Failure::new("workspace", "configuration", format!("{error:#}"));
+        let cloned = tokio::select! {
+            cloned = clone::if_empty(&assignment.cwd, &assignment.branch, assignment.clone_url.as_deref()) => cloned,
+            () = self.terminated.token.cancelled() => Err(anyhow::anyhow!("ended before the clone was made")),
+        };
+        cloned.map_err(unfit)?;
         let repository = Repository::open(&assignment.cwd, &assignment.branch)
             .await
-            .map_err(|error| Failure::new("workspace", "configuration", format!("{error:#}")))?;
+            .map_err(unfit)?;
         let sink = Arc::new(Sink::new(self.reporter.clone(), Arc::clone(&self.upkeep.waiting)));
         tracing::info!(model = assignment.model, branch = assignment.branch, "the agent starts");
         let outcome = self.run_agent(assignment, inbox, Arc::clone(&sink)).await;
