@@ -93,3 +93,104 @@ async fn refuse_lost_work(parts: &Parts, sandbox: &Sandbox) -> Result<(), Error>
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use async_trait::async_trait;
+    use sunaba_store::{NewProject, NewSandbox, NewTask, NewTicket, Store};
+    use sunaba_store_sqlite::{Options, SqliteStore};
+    use sunaba_types::{
+        Clock, Priority, ProjectSettings, Resources, SandboxId, SystemClock, Terms, TicketType,
+    };
+
+    use super::*;
+    use crate::{Doors, Settings, Shelf};
+
+    #[derive(Debug)]
+    struct NoDoors;
+
+    #[async_trait]
+    impl Doors for NoDoors {
+        async fn open(&self, _: &SandboxId, _: &Path) -> std::io::Result<()> {
+            Ok(())
+        }
+
+        async fn close(&self, _: &SandboxId) {}
+
+        fn has_tunnel(&self, _: &SandboxId) -> bool {
+            false
+        }
+    }
+
+    async fn parts(dir: &Path) -> Parts {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let store: Arc<dyn Store> =
+            SqliteStore::open(Options::new(dir.join("s.db"), Arc::clone(&clock))).await.unwrap();
+        Parts {
+            store,
+            providers: std::collections::BTreeMap::new(),
+            doors: Arc::new(NoDoors),
+            clock,
+            mint_token: || unreachable!("nothing is started"),
+            settings: Settings::new(dir.to_owned()),
+            git_locks: Arc::default(),
+            secrets: None,
+            shelf: Shelf::new(dir.join("layers")),
+        }
+    }
+
+    async fn sandbox(parts: &Parts) -> Sandbox {
+        let store = &parts.store;
+        let project = NewProject {
+            name: "p".into(),
+            repo_path: Some("/nowhere".into()),
+            repo_url: None,
+            default_branch: "main".into(),
+            settings: ProjectSettings::default(),
+        };
+        let project_id = store.ensure_project(project).await.unwrap().id;
+        let ticket = NewTicket {
+            project_id: project_id.clone(),
+            title: "t".into(),
+            description: String::new(),
+            ticket_type: TicketType::Feature,
+            priority: Priority::Medium,
+            owner: "o".into(),
+        };
+        let task = NewTask {
+            ticket_id: store.create_ticket(ticket).await.unwrap().id,
+            task_type: "implement".into(),
+            title: "t".into(),
+            description: String::new(),
+            priority: Priority::Medium,
+        };
+        let sandbox = NewSandbox {
+            project_id: Some(project_id),
+            task_id: Some(store.create_task(task).await.unwrap().id),
+            provider: "local".into(),
+            runtime: "native".into(),
+            model: "m".into(),
+            prompt: "p".into(),
+            resources: Resources::default(),
+            terms: Terms::default(),
+        };
+        store.create_sandbox(sandbox).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_superseded_attempt_publishes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let parts = parts(dir.path()).await;
+        let present = sandbox(&parts).await;
+        refuse_superseded(&parts, &present).await.unwrap();
+        let mut past = present.clone();
+        past.attempt -= 1;
+        past.branch_name = Some("feature/1-x".into());
+        past.base_commit = Some("0".repeat(40));
+        let refused = record_result(&parts, &past).await.unwrap_err().to_string();
+        assert!(refused.contains("attempt_superseded"), "{refused}");
+    }
+}

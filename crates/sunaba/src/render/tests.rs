@@ -311,3 +311,33 @@ fn long_output_is_cut_and_progress_is_its_last_state() {
     let shown = told_with(Look { full: false, ..look }, &wide);
     assert!(shown.lines().all(|line| line.chars().count() == 20 && line.ends_with('…')), "{shown}");
 }
+
+#[test]
+fn setup_network_and_budget_are_told_in_a_line_each() {
+    let text = told(
+        Colour::Off,
+        &[
+            ("sandbox.waiting", json!({"reason": "no room"})),
+            ("sandbox.setup", json!({"status": "started", "command": "npm ci"})),
+            (
+                "sandbox.setup",
+                json!({"status": "failed", "command": "npm ci", "reason": "it ended with exit code 1", "output": "one\ntwo\x1b[2J\n"}),
+            ),
+            (
+                "gateway.egress",
+                json!({"host": "a.org", "port": 443, "decision": "allowed", "rule": "preset open", "count": 1}),
+            ),
+            (
+                "gateway.egress",
+                json!({"host": "b.org", "port": 443, "decision": "refused", "rule": "preset none", "count": 3}),
+            ),
+            ("gateway.budget", json!({"model": "m", "lowered_from": 8000, "lowered_to": 900})),
+        ],
+    );
+    assert_eq!(
+        text,
+        "◌ waiting: no room\n⚙ setting up: npm ci\n⚙ setup failed: npm ci: it ended with exit code 1\n  │ one\n  │ two␛[2J\n\
+         ⇢ network: b.org:443 refused by preset none (3 times)\n\
+         $ the budget lowers the longest answer from 8000 to 900 tokens\n"
+    );
+}

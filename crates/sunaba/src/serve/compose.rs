@@ -207,7 +207,7 @@ fn say_isolation(providers: &Providers) {
             let name = provider.name();
             match Provider::isolation(&*provider).await {
                 Ok(isolation) => {
-                    tracing::info!(provider = name, level = %isolation.level(), "sandboxes can be isolated")
+                    tracing::info!(provider = name, level = %isolation.level(), "sandboxes can be isolated");
                 }
                 Err(error) => tracing::warn!(
                     provider = name, %error, "no sandbox can be started; `sunaba doctor` says what to do"
