@@ -5,6 +5,8 @@
 //! held by a detached shim that outlives the server.
 
 pub mod cgroup;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod disk;
 mod docker;
 mod local;

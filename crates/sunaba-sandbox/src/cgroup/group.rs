@@ -17,6 +17,8 @@ pub(super) const PROBE_PREFIX: &str = "probe-";
 /// How long an emptied group may take to be removable: its last process is still being buried.
 const REMOVAL_DEADLINE: Duration = Duration::from_secs(5);
 const REMOVAL_POLL: Duration = Duration::from_millis(2);
+/// The same for the group of shims, which the next removal tries again.
+const PARENTS_DEADLINE: Duration = Duration::from_millis(300);
 const CPU_PERIOD_US: u64 = 100_000;
 /// The kernel refuses less.
 const CPU_QUOTA_MIN_US: u64 = 1_000;
@@ -179,13 +181,19 @@ impl Groups {
         Ok(())
     }
 
-    /// Removes the server's own groups where nothing is left in them.
+    /// Removes the server's own groups where nothing is left in them. A shim that has just ended is waited for.
     pub fn remove_parents(&self) {
+        let deadline = Instant::now() + PARENTS_DEADLINE;
         for hierarchy in &self.hierarchies {
             let parent = hierarchy.base.join(&self.tag);
-            // Not empty is no error: another sandbox is there.
-            let _ = fs::remove_dir(parent.join(SHIMS));
-            let _ = fs::remove_dir(parent);
+            // Another sandbox keeps it, and will remove it when it goes.
+            while leftovers(std::slice::from_ref(hierarchy), &self.tag).is_empty() && parent.exists() {
+                let _ = fs::remove_dir(parent.join(SHIMS));
+                if fs::remove_dir(&parent).is_ok() || Instant::now() >= deadline {
+                    break;
+                }
+                std::thread::sleep(REMOVAL_POLL);
+            }
         }
     }
 

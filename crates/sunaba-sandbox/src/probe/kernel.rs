@@ -26,7 +26,7 @@ pub(super) async fn user_namespaces(host: &Host) -> Finding {
         return weaker(name, "cannot be tried: unshare was not found", "install the package `util-linux`");
     };
     let mut command = Command::new(unshare);
-    command.args(["--user", "--", "/bin/true"]);
+    command.args(["--user", "--", "/bin/true"]).stdin(std::process::Stdio::null());
     if geteuid().is_root() {
         // Sandboxes make theirs as an ordinary user.
         command.uid(NOBODY).gid(NOBODY);
@@ -75,6 +75,7 @@ pub(super) async fn overlay(host: &Host, data: &Path) -> Finding {
     }
     let [lower, upper, work, all] = &dirs;
     let mut command = Command::new(unshare);
+    command.stdin(std::process::Stdio::null());
     command.args(if geteuid().is_root() {
         &["--mount"][..]
     } else {

@@ -113,7 +113,7 @@ fn not_used(name: &str, detail: impl Into<String>) -> Finding {
 /// Runs a program to its end; what it wrote, or why it failed in one line.
 async fn run(mut command: Command) -> Result<String, String> {
     command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("LC_ALL", "C").current_dir("/");
-    command.stdin(std::process::Stdio::null()).kill_on_drop(true);
+    command.kill_on_drop(true);
     let output = match timeout(TRY_TIMEOUT, command.output()).await {
         Ok(Ok(output)) => output,
         Ok(Err(error)) => return Err(error.to_string()),

@@ -24,7 +24,7 @@ async fn version(host: &Host, name: &str, program: &str, wanted: (u32, u32), rem
         return missing(name, format!("{program} was not found"), remedy);
     };
     let mut command = Command::new(&path);
-    command.arg("--version");
+    command.arg("--version").stdin(std::process::Stdio::null());
     let said = match run(command).await {
         Ok(said) => said,
         Err(error) => return missing(name, format!("{} does not run: {error}", path.display()), remedy),

@@ -1,8 +1,13 @@
 //! Whether bubblewrap makes a sandbox here at all.
 
+use std::fs::File;
+use std::io::{Seek as _, Write as _};
+use std::process::Stdio;
+
+use nix::sys::memfd::{MFdFlags, memfd_create};
 use tokio::process::Command;
 
-use super::{Host, NOBODY, kernel, run};
+use super::{Host, NOBODY, run};
 use crate::Error;
 
 const ALLOW: &str = "allow unprivileged user namespaces: sysctl kernel.unprivileged_userns_clone=1, \
@@ -13,7 +18,7 @@ const ALLOW: &str = "allow unprivileged user namespaces: sysctl kernel.unprivile
 pub struct Walls {
     /// Only loopback is to be seen inside.
     pub network_closed: bool,
-    /// System calls can be filtered.
+    /// The filter of system calls loads and a program runs under it.
     pub seccomp: bool,
 }
 
@@ -25,15 +30,40 @@ pub async fn walls(host: &Host, separate_users: bool) -> Result<Walls, Error> {
                 .to_owned(),
         ));
     };
-    let mut command = Command::new(bubblewrap);
-    command
-        .args(["--unshare-all", "--die-with-parent", "--new-session", "--ro-bind", "/", "/"])
-        .args(["--proc", "/proc", "--dev", "/dev", "--uid", "1000", "--gid", "1000", "--cap-drop", "ALL"])
-        .args(["--", "/bin/cat", "/proc/net/dev"]);
-    if separate_users {
-        command.uid(NOBODY).gid(NOBODY);
-    }
-    let devices = run(command).await.map_err(|error| {
+    let make = |filter: Option<File>| {
+        let mut command = Command::new(&bubblewrap);
+        command.args(["--unshare-all", "--die-with-parent", "--new-session", "--ro-bind", "/", "/"]).args([
+            "--proc",
+            "/proc",
+            "--dev",
+            "/dev",
+            "--uid",
+            "1000",
+            "--gid",
+            "1000",
+            "--cap-drop",
+            "ALL",
+        ]);
+        if let Some(filter) = filter {
+            // It reads the filter from its standard input.
+            command.args(["--seccomp", "0"]).stdin(filter);
+        } else {
+            command.stdin(Stdio::null());
+        }
+        command.args(["--", "/bin/cat", "/proc/net/dev"]);
+        if separate_users {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command
+    };
+    let (seccomp, devices) = match filter_file() {
+        Ok(filter) => match run(make(Some(filter))).await {
+            Ok(devices) => (true, Ok(devices)),
+            Err(_) => (false, run(make(None)).await),
+        },
+        Err(_) => (false, run(make(None)).await),
+    };
+    let devices = devices.map_err(|error| {
         Error::Unsupported(format!("bubblewrap cannot make namespaces here ({error}); {ALLOW}"))
     })?;
     let network_closed =
@@ -41,6 +71,14 @@ pub async fn walls(host: &Host, separate_users: bool) -> Result<Walls, Error> {
     if !network_closed {
         return Err(Error::Unsupported("a sandbox here sees more of the network than loopback".to_owned()));
     }
-    let seccomp = kernel::seccomp(host).status == sunaba_types::FindingStatus::Ok;
     Ok(Walls { network_closed, seccomp })
+}
+
+/// The filter that sandboxes get, in a file.
+fn filter_file() -> std::io::Result<File> {
+    let filter = crate::seccomp::filter().map_err(std::io::Error::other)?;
+    let mut file = File::from(memfd_create(c"filter", MFdFlags::MFD_CLOEXEC)?);
+    file.write_all(&filter)?;
+    file.rewind()?;
+    Ok(file)
 }

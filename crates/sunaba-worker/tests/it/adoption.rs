@@ -11,11 +11,7 @@ use crate::support::{Host, PATIENCE, provider_in, until};
 async fn another_server_adopts_what_runs() {
     let host = Host::new().await;
     let (id, prepared) = host.start("until [ -e go ]; do sleep 0.05; done; exit 5").await;
-    let held = host.provider.held(&id).await.unwrap().expect("it runs");
-    let Host { dir, provider } = host;
-    drop(provider);
-
-    let next = provider_in(dir.path());
+    let next = provider_in(host.dir.path());
     assert_eq!(next.status(&id).await.unwrap(), Status::Running);
     assert_eq!(
         next.create(&id, &sunaba_sandbox::CreateRequest::default()).await.unwrap().here().unwrap(),
@@ -26,7 +22,7 @@ async fn another_server_adopts_what_runs() {
     std::fs::write(prepared.workspace.join("go"), "").unwrap();
     let exit = timeout(PATIENCE, waiting).await.unwrap().unwrap();
     assert_eq!(exit.code, Some(5));
-    let last = provider_in(dir.path());
+    let last = provider_in(host.dir.path());
     assert_eq!(last.status(&id).await.unwrap(), Status::Exited(exit.clone()));
     assert_eq!(last.wait(&id).await.unwrap(), exit);
 }

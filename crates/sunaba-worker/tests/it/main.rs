@@ -4,17 +4,22 @@
 
 mod adoption;
 mod bridge;
+mod conformance;
 mod egress;
 mod guest;
 mod isolation;
 mod layers;
 mod lifecycle;
+mod limits;
+mod probe;
 mod programs;
+mod remote_container;
 mod root_fs;
 mod seccomp;
 mod server;
 mod support;
 mod trial;
+mod tunnel;
 mod walls;
 mod work;
 mod work_in_sandbox;

@@ -4,18 +4,40 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sunaba_sandbox::{Exit, HostPlaces, LocalOptions, LocalProvider, Provider as _, StartRequest};
+use sunaba_sandbox::{Exit, HostPlaces, Limits, LocalOptions, LocalProvider, Provider as _, StartRequest};
 use sunaba_types::SandboxId;
 use tokio::time::{Instant, sleep, timeout};
 
 /// Longest that anything here may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A data directory and a provider in it.
+/// A data directory and a provider in it. Sandboxes that a test leaves are removed with it.
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) dir: tempfile::TempDir,
     pub(crate) provider: LocalProvider,
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        clear(self.dir.path());
+    }
+}
+
+/// Removes every sandbox of a data directory: a process, a group or a mount must not outlive its test.
+pub(crate) fn clear(dir: &Path) {
+    let dir = dir.to_owned();
+    let clearing = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let provider = provider_in(&dir);
+            for id in provider.list().await.unwrap() {
+                provider.delete(&id).await.unwrap();
+            }
+        });
+    });
+    let cleared = clearing.join();
+    assert!(cleared.is_ok() || std::thread::panicking(), "what the test left could not be removed");
 }
 
 /// Whether sandboxes get a host user of their own here.
@@ -44,14 +66,14 @@ impl Host {
 
     /// Prepares and starts a shell command.
     pub(crate) async fn start(&self, script: &str) -> (SandboxId, HostPlaces) {
+        self.start_with(Limits::default(), script).await
+    }
+
+    /// The same, with limits.
+    pub(crate) async fn start_with(&self, limits: Limits, script: &str) -> (SandboxId, HostPlaces) {
         let id = SandboxId::generate();
-        let prepared = self
-            .provider
-            .create(&id, &sunaba_sandbox::CreateRequest::default())
-            .await
-            .unwrap()
-            .here()
-            .unwrap();
+        let request = sunaba_sandbox::CreateRequest { limits, image: None };
+        let prepared = self.provider.create(&id, &request).await.unwrap().here().unwrap();
         self.provider.start(&id, shell(script)).await.unwrap();
         (id, prepared)
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sunaba_sandbox::{Provider as _, StartRequest, Status, process};
+use sunaba_sandbox::{Provider as _, StartRequest, process};
 use sunaba_types::SandboxId;
 use sunaba_types::shim::{Bind, DOOR_SOCKET};
 use tokio::time::timeout;
