@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use nix::unistd::{AccessFlags, access};
 use sunaba_types::shim::Limits;
 
-use super::group::{Groups, PROBE_PREFIX};
+use super::group::{Groups, probe_name, set_limits};
 use super::mounts::{Mounted, View};
 use super::{Controller, Hierarchy, Version};
 
@@ -99,9 +99,7 @@ fn try_base(mounted: &Mounted, base: &Path, tag: &str) -> io::Result<Hierarchy> 
         Version::V2 => handed_down(base)?,
     };
     let mut hierarchy = Hierarchy { version: mounted.version, base: base.to_owned(), controllers };
-    let name = format!("{PROBE_PREFIX}{}-{:?}", std::process::id(), std::thread::current().id());
-    let name: String = name.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
-    let group = Groups::new(vec![hierarchy.clone()], tag, &name);
+    let group = Groups::new(vec![hierarchy.clone()], tag, &probe_name());
     let tried = try_group(&mut hierarchy, &group);
     let removed = group.remove();
     group.remove_parents();
@@ -135,12 +133,10 @@ fn try_group(hierarchy: &mut Hierarchy, group: &Groups) -> io::Result<()> {
             hierarchy.controllers.push(Controller::Account);
         }
     }
-    let mut one = Groups::new(vec![hierarchy.clone()], "", "");
-    one.set_limits_in(dir, hierarchy, &TRIED)?;
-    one = group.clone();
+    set_limits(dir, hierarchy, &TRIED)?;
     let mut child = Waiting::start()?;
-    let moved = one.take_in(child.pid()).and_then(|()| {
-        let inside = one.processes().contains(&child.pid());
+    let moved = group.take_in(child.pid()).and_then(|()| {
+        let inside = group.processes().contains(&child.pid());
         inside.then_some(()).ok_or_else(|| io::Error::other("a process that was moved in is not there"))
     });
     child.end();

@@ -13,7 +13,7 @@ use crate::process;
 
 /// The group that shims live in: outside every sandbox's limits and outside the server's own group.
 const SHIMS: &str = "shims";
-pub(super) const PROBE_PREFIX: &str = "probe-";
+const PROBE_PREFIX: &str = "probe-";
 /// How long an emptied group may take to be removable: its last process is still being buried.
 const REMOVAL_DEADLINE: Duration = Duration::from_secs(5);
 const REMOVAL_POLL: Duration = Duration::from_millis(2);
@@ -30,6 +30,25 @@ pub struct Groups {
     /// The server's own group.
     tag: String,
     name: String,
+}
+
+/// A name for a group that is only tried out; it says who tries.
+pub(super) fn probe_name() -> String {
+    let name = format!("{PROBE_PREFIX}{}-{:?}", std::process::id(), std::thread::current().id());
+    name.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect()
+}
+
+/// Removes what a process that was killed in the middle of its try left.
+pub(super) fn sweep_probes(parent: &Path) {
+    let Ok(entries) = fs::read_dir(parent) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let owner =
+            name.to_str().and_then(|name| name.strip_prefix(PROBE_PREFIX)?.split('-').next()?.parse().ok());
+        if owner.is_some_and(|pid: i32| process::start_time(pid).is_none()) {
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
 }
 
 /// Names of sandboxes that have a group here.
@@ -81,7 +100,7 @@ impl Groups {
         for hierarchy in &self.hierarchies {
             let dir = self.dir(hierarchy);
             self.make_dir(hierarchy, &dir).map_err(named(&dir))?;
-            self.set_limits_in(&dir, hierarchy, limits)?;
+            set_limits(&dir, hierarchy, limits)?;
         }
         Ok(())
     }
@@ -100,16 +119,6 @@ impl Groups {
             }
         }
         Err(io::Error::other("the server's own group keeps vanishing"))
-    }
-
-    pub(super) fn set_limits_in(&self, dir: &Path, hierarchy: &Hierarchy, limits: &Limits) -> io::Result<()> {
-        for (file, value, needed) in settings(hierarchy, limits) {
-            let path = dir.join(file);
-            if needed || path.exists() {
-                write(&path, &value)?;
-            }
-        }
-        Ok(())
     }
 
     /// Moves this process in; what it starts from here on is born inside.
@@ -186,6 +195,7 @@ impl Groups {
         let deadline = Instant::now() + PARENTS_DEADLINE;
         for hierarchy in &self.hierarchies {
             let parent = hierarchy.base.join(&self.tag);
+            sweep_probes(&parent);
             // Another sandbox keeps it, and will remove it when it goes.
             while leftovers(std::slice::from_ref(hierarchy), &self.tag).is_empty() && parent.exists() {
                 let _ = fs::remove_dir(parent.join(SHIMS));
@@ -234,6 +244,16 @@ impl Groups {
         let hierarchy = self.hierarchies.iter().find(|hierarchy| hierarchy.has(controller))?;
         Some((hierarchy, self.dir(hierarchy)))
     }
+}
+
+pub(super) fn set_limits(dir: &Path, hierarchy: &Hierarchy, limits: &Limits) -> io::Result<()> {
+    for (file, value, needed) in settings(hierarchy, limits) {
+        let path = dir.join(file);
+        if needed || path.exists() {
+            write(&path, &value)?;
+        }
+    }
+    Ok(())
 }
 
 /// File, value, and whether its absence is an error.

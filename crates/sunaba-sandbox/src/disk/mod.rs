@@ -34,6 +34,8 @@ pub const MOUNTS_DIR: &str = ".disks";
 /// Smallest disk that is made.
 pub const DISK_MIN_BYTES: u64 = 16 << 20;
 
+/// Disks that are only tried out; the name goes on with who tries.
+const PROBE_PREFIX: &str = ".probe-";
 const LOCK_FILE: &str = ".disks.lock";
 /// How long whoever still has a file open may take to let go.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -106,7 +108,8 @@ impl Disks {
 
     /// Finds out by trying whether disks can be made here.
     pub fn try_out(&self) -> io::Result<()> {
-        let name = format!(".probe-{}-{:?}", std::process::id(), std::thread::current().id());
+        self.sweep_probes();
+        let name = format!("{PROBE_PREFIX}{}-{:?}", std::process::id(), std::thread::current().id());
         let name: String = name.chars().filter(|c| c.is_ascii_alphanumeric() || ".-".contains(*c)).collect();
         let dir = self.root.join(&name);
         make_dir(&dir)?;
@@ -114,6 +117,23 @@ impl Disks {
         let cleared = self.detach(&name);
         let removed = fs::remove_dir_all(&dir);
         tried.and(cleared).and(removed)
+    }
+
+    /// Removes what a process that was killed in the middle of its try left.
+    fn sweep_probes(&self) {
+        for dir in [self.root.join(MOUNTS_DIR), self.root.clone()] {
+            let Ok(entries) = fs::read_dir(dir) else { continue };
+            for name in entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()) {
+                let owner =
+                    name.strip_prefix(PROBE_PREFIX).and_then(|rest| rest.split('-').next()?.parse().ok());
+                // What cannot be removed now is tried again by the next.
+                if owner.is_some_and(|pid: i32| crate::process::start_time(pid).is_none())
+                    && self.detach(&name).is_ok()
+                {
+                    let _ = fs::remove_dir_all(self.root.join(&name));
+                }
+            }
+        }
     }
 
     fn lock(&self) -> io::Result<Flock<File>> {
@@ -245,6 +265,25 @@ mod tests {
         disks.try_out().unwrap();
         let left: Vec<_> = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left.len(), 2, "the sandbox's directory and the lock: {left:?}");
+    }
+
+    #[test]
+    fn what_a_killed_try_left_goes_with_the_next() {
+        if !nix::unistd::geteuid().is_root() {
+            println!("left out: only root can mount images");
+            return;
+        }
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        let disks = Disks::new(&root);
+        // No process has this number.
+        let name = format!("{PROBE_PREFIX}999999999-1");
+        fs::create_dir(root.join(&name)).unwrap();
+        disks.attach(&name, DISK_MIN_BYTES).unwrap();
+        fs::remove_dir_all(root.join(&name)).unwrap();
+        disks.try_out().unwrap();
+        assert_eq!(loops_of(&root), Vec::<PathBuf>::new());
+        assert!(!root.join(MOUNTS_DIR).exists());
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! What the sandbox uses: as the kernel counts it, and by looking where it does not.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use nix::unistd::{SysconfVar, sysconf};
 use sunaba_sandbox::cgroup::{Controller, Groups};
 use sunaba_sandbox::{disk, process};
@@ -67,14 +68,18 @@ impl Meter {
         }
         used.memory_bytes += MEMORY_FILES
             .iter()
-            .filter_map(|name| {
-                disk::used_bytes(Path::new(&format!("/proc/{}/root/{name}", held.init_pid))).ok()
-            })
+            .map(|name| PathBuf::from(format!("/proc/{}/root/{name}", held.init_pid)))
+            .filter(|path| is_memory(path))
+            .filter_map(|path| disk::used_bytes(&path).ok())
             .sum::<u64>();
         let peak = self.peak_bytes.fetch_max(used.memory_bytes, Ordering::Relaxed);
         used.memory_peak_bytes = peak.max(used.memory_bytes);
         used
     }
+}
+
+fn is_memory(path: &Path) -> bool {
+    statfs(path).is_ok_and(|stat| stat.filesystem_type() == TMPFS_MAGIC)
 }
 
 /// The sandbox's init and everything below it: in a pid namespace that is everything there is.

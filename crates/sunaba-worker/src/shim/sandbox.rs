@@ -105,7 +105,7 @@ pub(super) async fn run(
                 tell_running(&known, stage)?;
             }
             Some(order) = orders.recv() => known.obey(order, &mut running.line, &meter.groups).await,
-            _ = ticks.tick(), if sampler.is_needed() && known.held.is_some() => {
+            _ = ticks.tick(), if sampler.is_needed() && known.began => {
                 known.sample(&mut sampler, meter).await;
             }
             _ = told.recv() => known.kill_on_request(&meter.groups),
@@ -248,6 +248,7 @@ impl Known {
         }
     }
 
+    /// Only once the guest has begun: until then its root is still the host's.
     async fn sample(&mut self, sampler: &mut Sampler, meter: &Arc<Meter>) {
         let Some(held) = self.held.clone().filter(|_| self.ended_for.is_none()) else { return };
         if let Some(limit) = sampler.look(&held, meter).await {
