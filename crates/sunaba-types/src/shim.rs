@@ -49,6 +49,9 @@ pub const PROXY_ADDRESS: &str = "127.0.0.1:3128";
 /// Name of the egress proxy's socket beside [`DOOR_SOCKET`].
 pub const EGRESS_SOCKET: &str = "egress.sock";
 
+/// Name of the file in a container's home that notes an exit code above 128, which otherwise means a signal.
+pub const CODE_FILE: &str = ".sunaba-exit-code";
+
 /// What a sandbox may use; what is absent is not limited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

@@ -131,8 +131,16 @@ impl Daemon {
         Ok(())
     }
 
+    /// The devices of its networks, which it would leave behind.
+    fn bridges(&self) -> Vec<String> {
+        let networks = ask(&self.socket(), "GET /networks HTTP/1.0\r\n\r\n").unwrap_or_default();
+        let ids = networks.split("\"Id\":\"").skip(1).filter_map(|rest| rest.get(..12));
+        ids.map(|id| format!("br-{id}")).collect()
+    }
+
     /// Asks it to end, which ends its containers, and ends it if it does not.
     fn stop(&mut self) -> anyhow::Result<()> {
+        let bridges = self.bridges();
         signal("TERM", self.child.id())?;
         let deadline = Instant::now() + STOP;
         while self.child.try_wait()?.is_none() {
@@ -150,6 +158,10 @@ impl Daemon {
                 .is_ok_and(|line| line.contains(&*self.dir.to_string_lossy()))
         {
             signal("KILL", pid)?;
+        }
+        for bridge in bridges {
+            // Gone already, unless a test that failed left its network behind.
+            let _ = Command::new("ip").args(["link", "delete", &bridge]).stderr(Stdio::null()).status();
         }
         unmount_below(&self.dir)?;
         remove_cgroups(&self.cgroup);

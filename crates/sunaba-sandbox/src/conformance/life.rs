@@ -63,15 +63,15 @@ pub async fn says_what_is_unknown(world: &impl World) {
 /// Output is there while the sandbox runs, from any place on.
 pub async fn streams_output_by_offset(world: &impl World) {
     let provider = world.provider();
-    let script = "printf one; until [ -e /workspace/go ]; do sleep 0.05; done; printf two; printf three >&2";
+    let script = "echo one; until [ -e /workspace/go ]; do sleep 0.05; done; echo two; echo three >&2";
     let id = start(&*provider, Limits::default(), script).await;
     hear(&*provider, &id, "one").await;
-    assert_eq!(provider.output(&id, 0, 100).await.unwrap(), b"one");
+    assert_eq!(provider.output(&id, 0, 100).await.unwrap(), b"one\n");
     assert_eq!(provider.output(&id, 1, 1).await.unwrap(), b"n");
-    assert_eq!(provider.output(&id, 3, 100).await.unwrap(), b"", "nothing more was said");
+    assert_eq!(provider.output(&id, 4, 100).await.unwrap(), b"", "nothing more was said");
     provider.write_file(&id, "/workspace/go", b"", 0o644).await.unwrap();
     end_of(&*provider, &id).await;
-    assert_eq!(provider.output(&id, 3, 100).await.unwrap(), b"twothree");
+    assert_eq!(provider.output(&id, 4, 100).await.unwrap(), b"two\nthree\n");
     assert_eq!(provider.output(&id, 100, 100).await.unwrap(), b"", "past the end");
     provider.delete(&id).await.unwrap();
     assert_eq!(provider.output(&id, 0, 3).await.unwrap(), b"one", "output outlives the sandbox");

@@ -40,6 +40,7 @@ use self::places::{Places, Users};
 use self::probe::{Around, Daemon};
 use crate::disk::Disks;
 use crate::local::files::Inside;
+use crate::local::resources::Available;
 use crate::{
     CreateRequest, Error, ExecRequest, ExecResult, Exit, Isolation, Prepared, Provider, Report, ResourceUse,
     StartRequest, Status,
@@ -153,7 +154,8 @@ impl DockerProvider {
     async fn look(&self, id: &SandboxId) -> Result<Status, Error> {
         let places = self.places(id);
         let container = self.inspect(id).await?;
-        Ok(state::status(container.as_ref(), &places, places.owner()?.is_some()))
+        let chosen = self.chosen_code(id, container.as_ref()).await;
+        Ok(state::status(container.as_ref(), &places, places.owner()?.is_some(), chosen))
     }
 
     fn log_path(&self, id: &SandboxId) -> PathBuf {
@@ -178,6 +180,10 @@ impl Provider for DockerProvider {
         let disk_bytes = if disk_bytes.is_some() && self.has_disks().await { disk_bytes } else { None };
         let made = places.clone();
         let owner = crate::local::blocking(move || {
+            if !remote && made.owner()?.is_none() {
+                let here = Available::look(&root).map_err(Error::backend("look at this host"))?;
+                here.check(&request.limits)?;
+            }
             let owner = made.prepare(&root, &request, users)?;
             if !remote {
                 made.make_directories(owner, disk_bytes)
@@ -261,6 +267,7 @@ impl Provider for DockerProvider {
             remote::remove_container(&self.engine, &spec::name(id)).await?;
         }
         if self.options.remote {
+            remote::remove_container(&self.engine, &remote::helper(id)).await?;
             remote::remove_volumes(&self.engine, id).await?;
         }
         let log = self.log_path(id);
@@ -310,6 +317,7 @@ impl Provider for DockerProvider {
     }
 
     async fn exec(&self, id: &SandboxId, request: ExecRequest) -> Result<ExecResult, Error> {
+        self.must_run(id).await?;
         exec::exec(&self.engine, id, request).await
     }
 
@@ -340,6 +348,7 @@ impl Provider for DockerProvider {
     }
 
     async fn usage(&self, id: &SandboxId) -> Result<ResourceUse, Error> {
+        self.must_run(id).await?;
         let docker = self.engine.docker().await?;
         let options = StatsOptionsBuilder::new().stream(false).one_shot(true).build();
         let name = spec::name(id);
@@ -377,6 +386,25 @@ impl Provider for DockerProvider {
 }
 
 impl DockerProvider {
+    /// The code above 128 that the command chose, if it left a note of one.
+    async fn chosen_code(&self, id: &SandboxId, container: Option<&ContainerInspectResponse>) -> Option<i64> {
+        container?.state.as_ref()?.exit_code.filter(|code| *code > 128)?;
+        let note = format!("{}/{}", shim::HOME_INSIDE, shim::CODE_FILE);
+        let note = self.read_file(id, &note, 16).await.ok()?;
+        String::from_utf8(note).ok()?.trim().parse().ok()
+    }
+
+    /// Says why nothing can be done in a sandbox that does not run.
+    async fn must_run(&self, id: &SandboxId) -> Result<(), Error> {
+        match self.look(id).await? {
+            Status::Running => Ok(()),
+            Status::Prepared => Err(Error::NotStarted(id.clone())),
+            Status::Exited(_) => Err(Error::AlreadyEnded(id.clone())),
+            Status::Lost => Err(Error::Lost(id.clone())),
+            Status::Absent => Err(Error::NotFound(id.clone())),
+        }
+    }
+
     /// Whether a file has to be asked for through the daemon: it is elsewhere, or over a layer.
     fn is_seen_inside_only(&self, places: &Places, path: &Inside) -> bool {
         self.options.remote || places.work_of(path.dir).exists()

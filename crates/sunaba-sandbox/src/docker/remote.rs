@@ -85,44 +85,50 @@ pub(super) async fn list(engine: &Engine, instance: &str) -> Result<Vec<SandboxI
     Ok(ids.collect())
 }
 
-/// Gives the sandbox's directories to its user; the container is made and does not run yet.
-pub(super) async fn hand_over(engine: &Engine, id: &SandboxId) -> Result<(), Error> {
-    for (_, inside) in volumes(id) {
-        upload(engine, &spec::name(id), inside, tape::directory(UID, 0o700)?).await?;
-    }
-    Ok(())
+/// The name of the container through which things are brought; it never runs.
+pub(super) fn helper(id: &SandboxId) -> String {
+    format!("{}-bring", spec::name(id))
 }
 
-/// Sees to it that the worker's volume holds the worker; `container` shows it.
-pub(super) async fn bring_worker(
+/// Gives the sandbox's directories to its user, and sees to it that the worker's volume holds the worker.
+pub(super) async fn furnish(
     engine: &Engine,
-    container: &str,
-    image: &str,
+    id: &SandboxId,
+    (instance, image): (&str, &str),
     (volume, program): &(String, Vec<u8>),
 ) -> Result<(), Error> {
-    if holds_worker(engine, container, program.len()).await? {
-        return Ok(());
-    }
     let docker = engine.docker().await?;
-    let helper = format!("{container}-bring");
+    let helper = helper(id);
+    let own = volumes(id);
+    let own = own.iter().map(|(name, inside)| spec::volume(name, inside, true));
     let body = ContainerCreateBody {
         image: Some(image.to_owned()),
         entrypoint: Some(vec![WORKER_INSIDE.to_owned()]),
+        labels: Some(spec::labels(id, instance)),
         host_config: Some(HostConfig {
             network_mode: Some("none".to_owned()),
-            mounts: Some(vec![spec::volume(volume, WORKER_DIR, true)]),
+            mounts: Some(own.chain([spec::volume(volume, WORKER_DIR, true)]).collect()),
             ..HostConfig::default()
         }),
         ..ContainerCreateBody::default()
     };
     remove_container(engine, &helper).await?;
     let options = CreateContainerOptionsBuilder::new().name(&helper).build();
-    engine.ask("make a container to bring the worker", docker.create_container(Some(options), body)).await?;
-    let name = Path::new(WORKER_INSIDE).file_name().unwrap_or_default().to_string_lossy();
-    let brought = upload(engine, &helper, WORKER_DIR, tape::file(&name, program, 0, 0o755)?).await;
+    engine.ask("make a container to bring things", docker.create_container(Some(options), body)).await?;
+    let brought = bring(engine, &helper, program).await;
     remove_container(engine, &helper).await?;
-    brought?;
-    if holds_worker(engine, container, program.len()).await? {
+    brought
+}
+
+async fn bring(engine: &Engine, helper: &str, program: &[u8]) -> Result<(), Error> {
+    let own = [WORKSPACE_INSIDE, HOME_INSIDE].map(|inside| inside.trim_start_matches('/'));
+    upload(engine, helper, "/", tape::directories(&own, UID, 0o700)?).await?;
+    if holds_worker(engine, helper, program.len()).await? {
+        return Ok(());
+    }
+    let name = Path::new(WORKER_INSIDE).file_name().unwrap_or_default().to_string_lossy();
+    upload(engine, helper, WORKER_DIR, tape::file(&name, program, 0, 0o755)?).await?;
+    if holds_worker(engine, helper, program.len()).await? {
         return Ok(());
     }
     Err(Error::Unsupported("the daemon did not keep the worker that was sent to it".to_owned()))

@@ -38,16 +38,10 @@ impl DockerProvider {
         let name = spec::name(id);
         remote::remove_container(&self.engine, &name).await?;
         self.make_container(id, &places, &wanted, request).await?;
-        let image = wanted.image.as_deref().unwrap_or(&self.options.default_image);
         if self.options.remote {
-            remote::bring_worker(
-                &self.engine,
-                &name,
-                image,
-                self.cargo.get(&self.options.worker_program).await?,
-            )
-            .await?;
-            remote::hand_over(&self.engine, id).await?;
+            let image = wanted.image.as_deref().unwrap_or(&self.options.default_image);
+            let cargo = self.cargo.get(&self.options.worker_program).await?;
+            remote::furnish(&self.engine, id, (&self.options.instance, image), cargo).await?;
         }
         places.note_started()?;
         let docker = self.engine.docker().await?;

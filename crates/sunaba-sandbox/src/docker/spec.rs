@@ -7,7 +7,7 @@ use bollard::models::{
     MountVolumeOptionsDriverConfig, RestartPolicy, RestartPolicyNameEnum,
 };
 use sunaba_types::SandboxId;
-use sunaba_types::shim::{Limits, WORKER_INSIDE, WORKSPACE_INSIDE};
+use sunaba_types::shim::{HOME_INSIDE, Limits, WORKER_INSIDE, WORKSPACE_INSIDE};
 
 use crate::{Bind, StartRequest};
 
@@ -50,7 +50,7 @@ impl Spec<'_> {
             // A host name holds no underscore.
             hostname: Some(name.replace('_', "-")),
             user: Some(self.user.clone()),
-            env: Some(request.env.iter().map(|(name, value)| format!("{name}={value}")).collect()),
+            env: Some(env(request)),
             entrypoint: Some(vec![WORKER_INSIDE.to_owned()]),
             cmd: Some(command),
             image: Some(self.image.to_owned()),
@@ -93,6 +93,12 @@ impl Spec<'_> {
             ..HostConfig::default()
         }
     }
+}
+
+/// What was asked for; without a home of its own the daemon would take one from the image's users.
+fn env(request: &StartRequest) -> Vec<String> {
+    let home = (!request.env.contains_key("HOME")).then(|| format!("HOME={HOME_INSIDE}"));
+    request.env.iter().map(|(name, value)| format!("{name}={value}")).chain(home).collect()
 }
 
 /// What the container writes is kept by the daemon, up to a bound.

@@ -9,7 +9,14 @@ use crate::{Exit, Status};
 const SIGNAL_MAX: i64 = 64;
 
 /// Where the sandbox is. `None`: the daemon knows no such container.
-pub(super) fn status(container: Option<&ContainerInspectResponse>, places: &Places, known: bool) -> Status {
+///
+/// `chosen` is the code that the command itself chose, where that is known.
+pub(super) fn status(
+    container: Option<&ContainerInspectResponse>,
+    places: &Places,
+    known: bool,
+    chosen: Option<i64>,
+) -> Status {
     let Some(state) = container.and_then(|container| container.state.as_ref()) else {
         return match (known, places.was_started()) {
             (false, _) => Status::Absent,
@@ -21,16 +28,15 @@ pub(super) fn status(container: Option<&ContainerInspectResponse>, places: &Plac
         Some(ContainerStateStatusEnum::CREATED) => Status::Prepared,
         Some(ContainerStateStatusEnum::EXITED | ContainerStateStatusEnum::DEAD) => {
             let code = state.exit_code.unwrap_or(-1);
-            Status::Exited(exit(code, state.oom_killed == Some(true), places))
+            let told = if chosen == Some(code) { (i32::try_from(code).ok(), None) } else { split(code) };
+            Status::Exited(exit(told, state.oom_killed == Some(true), places))
         }
         Some(ContainerStateStatusEnum::REMOVING) => Status::Lost,
         _ => Status::Running,
     }
 }
 
-/// Tells a code from a signal: a container says both in one number, as a shell does.
-fn exit(number: i64, out_of_memory: bool, places: &Places) -> Exit {
-    let (code, signal) = split(number);
+fn exit((code, signal): (Option<i32>, Option<i32>), out_of_memory: bool, places: &Places) -> Exit {
     Exit {
         code,
         signal,
@@ -41,7 +47,7 @@ fn exit(number: i64, out_of_memory: bool, places: &Places) -> Exit {
     }
 }
 
-/// The exit code, or the signal where the number stands for one.
+/// Tells a code from a signal: a container says both in one number, as a shell does.
 pub(super) fn split(number: i64) -> (Option<i32>, Option<i32>) {
     let small = i32::try_from(number).ok();
     if (129..=128 + SIGNAL_MAX).contains(&number) {

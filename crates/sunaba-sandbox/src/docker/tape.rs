@@ -1,4 +1,4 @@
-//! Tar archives of one entry, which is how files travel to and from a container.
+//! Small tar archives, which is how files travel to and from a container.
 
 use std::io::{self, Read as _};
 
@@ -15,13 +15,16 @@ pub(super) fn file(name: &str, content: &[u8], uid: u32, mode: u32) -> Result<Ve
     tape.append_data(&mut header, name, content).and_then(|()| tape.into_inner()).map_err(packing())
 }
 
-/// The directory itself that it is unpacked in: its owner and mode.
-pub(super) fn directory(uid: u32, mode: u32) -> Result<Vec<u8>, Error> {
-    let mut header = header(uid, mode);
-    header.set_entry_type(EntryType::Directory);
-    header.set_size(0);
+/// Directories: their owner and mode.
+pub(super) fn directories(names: &[&str], uid: u32, mode: u32) -> Result<Vec<u8>, Error> {
     let mut tape = Builder::new(Vec::new());
-    tape.append_data(&mut header, "./", io::empty()).and_then(|()| tape.into_inner()).map_err(packing())
+    for name in names {
+        let mut header = header(uid, mode);
+        header.set_entry_type(EntryType::Directory);
+        header.set_size(0);
+        tape.append_data(&mut header, format!("{name}/"), io::empty()).map_err(packing())?;
+    }
+    tape.into_inner().map_err(packing())
 }
 
 /// The first file in an archive, at most `limit` bytes of it; none when there is something else.
@@ -68,6 +71,6 @@ mod tests {
         let entry = archive.entries().unwrap().next().unwrap().unwrap();
         assert_eq!(entry.path().unwrap().to_str(), Some(name.as_str()));
         assert_eq!((entry.header().uid().unwrap(), entry.header().mode().unwrap()), (7, 0o640));
-        assert_eq!(first_file(&directory(7, 0o700).unwrap(), 9).unwrap(), None);
+        assert_eq!(first_file(&directories(&["d"], 7, 0o700).unwrap(), 9).unwrap(), None);
     }
 }

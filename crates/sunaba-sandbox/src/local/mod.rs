@@ -14,7 +14,7 @@ pub(crate) mod owner;
 mod port;
 mod registry;
 pub(crate) mod removal;
-mod resources;
+pub(crate) mod resources;
 mod shim_start;
 mod through;
 mod tree;

@@ -165,7 +165,7 @@ async fn limits_hold() {
     let eat = "python3 -c 'x = bytearray(300 << 20); print(len(x))'; exit $?";
     let (exit, said) = host.run(eat, memory).await;
     assert!(!said.contains("314572800"), "{said}");
-    assert_eq!(exit.signal, Some(9), "{exit:?} {said}");
+    assert!(exit.oom_kills >= 1 && !exit.killed_on_request, "{exit:?} {said}");
     let pids = Limits { pids: Some(16), ..NO_LIMITS };
     let spawn = "python3 - <<'END'
 import os, time

@@ -3,18 +3,20 @@
 //! Under bubblewrap this is bubblewrap's own work. A container's first process is the guest, so it starts itself
 //! once more below this one, on a line like the shim's.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::Context as _;
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use sunaba_types::shim::{CODE_FILE, HOME_INSIDE};
 
 use super::execs::{exit_code, pid_of};
-use super::line::Order;
+use super::line::{Order, Word};
 
 /// Whether this process is the first of its pid namespace.
 pub(super) fn is_first() -> bool {
@@ -47,8 +49,25 @@ pub(super) fn run(command: &[String]) -> anyhow::Result<ExitCode> {
             _ => drop(line.write_all(&terminate)),
         }
         if let Some(code) = reap(guest) {
+            note_code(&line, code);
             return Ok(exit_code(code));
         }
+    }
+}
+
+/// A container's end is one number for codes and signals. Where the command chose a code that could be taken for
+/// a signal, it is noted in the home; whoever forges the note could as well have chosen the code.
+fn note_code(mut line: &UnixStream, number: i32) {
+    let mut words = Vec::new();
+    let _ = line.set_nonblocking(true);
+    // The guest is over: what it said is all there.
+    let _ = line.read_to_end(&mut words);
+    let chosen = words.split(|byte| *byte == b'\n').any(|word| {
+        let word = serde_json::from_slice::<Word>(word);
+        matches!(word, Ok(Word::Exited { code: Some(code), signal: None }) if code == number)
+    });
+    if chosen && number > 128 {
+        let _ = std::fs::write(Path::new(HOME_INSIDE).join(CODE_FILE), number.to_string());
     }
 }
 
