@@ -73,7 +73,8 @@ struct Passage {
 #[derive(Debug)]
 struct Opened {
     sockets: Vec<PathBuf>,
-    passage: Arc<Passage>,
+    /// Kept, so that whoever closes the door finds it.
+    _passage: Arc<Passage>,
 }
 
 /// Opens and closes doors.
@@ -120,7 +121,7 @@ impl Doors {
             None => None,
         };
         let passage = self.passage(id);
-        let opened = Opened { sockets, passage: Arc::clone(&passage) };
+        let opened = Opened { sockets, _passage: Arc::clone(&passage) };
         self.open.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone(), opened);
         if let Some((listener, handler)) = egress {
             let passage = Arc::clone(&passage);

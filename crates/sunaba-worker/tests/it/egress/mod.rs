@@ -19,7 +19,7 @@ use serde_json::Value;
 use sunaba_engine::egress::PrivateHosts;
 use sunaba_gateway::{Egress, EgressSettings, Resolve};
 use sunaba_sandbox::{Bind, CreateRequest, HostPlaces, Provider as _, StartRequest};
-use sunaba_store::{EventQuery, EventStore as _, NewProject, NewSandbox, RegistryStore as _, Store};
+use sunaba_store::{EventQuery, EventStore as _, NewProject, NewSandbox, Store};
 use sunaba_store_sqlite::{Options, SqliteStore};
 use sunaba_types::shim::{EGRESS_SOCKET, PROXY_ADDRESS};
 use sunaba_types::{EgressPreset, ProjectSettings, Resources, Sandbox, SandboxId, SystemClock, Terms};
@@ -178,6 +178,7 @@ async fn make_sandbox(store: &dyn Store, egress: sunaba_types::Egress) -> Sandbo
 }
 
 /// Whether the host has a program where a sandbox sees it. Says what is left out otherwise.
+#[expect(clippy::print_stdout, reason = "a test says what it leaves out")]
 fn has(program: &str) -> bool {
     let found = ["/usr/bin", "/usr/local/bin"].iter().any(|dir| Path::new(dir).join(program).exists());
     if !found {
