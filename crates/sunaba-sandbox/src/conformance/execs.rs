@@ -12,7 +12,8 @@ use crate::{Error, ExecRequest};
 pub async fn runs_one_more_process(world: &impl World) {
     let provider = world.provider();
     let id = idle(&*provider).await;
-    let script = "echo out; echo err >&2; echo $EXTRA; [ $(id -u) = $(stat -c %u ~) ] && echo own; pwd; exit 7";
+    let script =
+        "echo out; echo err >&2; echo $EXTRA; [ $(id -u) = $(stat -c %u ~) ] && echo own; pwd; exit 7";
     let mut request = exec(script);
     request.env.insert("EXTRA".to_owned(), "more".to_owned());
     let result = provider.exec(&id, request).await.unwrap();

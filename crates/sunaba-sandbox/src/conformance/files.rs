@@ -14,8 +14,7 @@ pub async fn writes_and_reads(world: &impl World) {
     assert_eq!(provider.read_file(&id, "/workspace/deep/down/file", 1000).await.unwrap(), bytes);
     provider.start(&id, super::shell("sleep 600")).await.unwrap();
     provider.write_file(&id, "/home/agent/.tool", b"#!/bin/sh\necho ran\n", 0o755).await.unwrap();
-    let script =
-        "wc -c < deep/down/file; ~/.tool; echo changed > deep/down/file; stat -c '%u %a' deep/down ~/.tool | sed s/^$(id -u)/own/";
+    let script = "wc -c < deep/down/file; ~/.tool; echo changed > deep/down/file; stat -c '%u %a' deep/down ~/.tool | sed s/^$(id -u)/own/";
     let result = exec_in(&*provider, &id, script).await;
     assert_eq!(String::from_utf8_lossy(&result.stdout), "256\nran\nown 755\nown 755\n");
     assert_eq!(provider.read_file(&id, "/workspace/deep/down/file", 1000).await.unwrap(), b"changed\n");

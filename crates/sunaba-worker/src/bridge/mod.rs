@@ -48,16 +48,14 @@ pub fn run(listen: Option<&str>, door: PathBuf) -> anyhow::Result<()> {
         ),
     };
     let egress = listener_on_stdout().context("take the proxy's listening socket")?;
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("make the runtime")?
-        .block_on(async {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().context("make the runtime")?.block_on(
+        async {
             match std::env::var(TUNNEL_VARIABLE) {
                 Ok(url) => serve_both(gateway, egress, Tunnel::keep(&url)?).await,
                 Err(_) => serve_both(gateway, egress, Sockets::beside(door)).await,
             }
-        })
+        },
+    )
 }
 
 /// The egress proxy's listening socket, when there is one: the guest hands it over as standard output.

@@ -118,9 +118,7 @@ impl Session<'_> {
             () = self.terminated.token.cancelled() => Err(anyhow::anyhow!("ended before the clone was made")),
         };
         cloned.map_err(unfit)?;
-        let repository = Repository::open(&assignment.cwd, &assignment.branch)
-            .await
-            .map_err(unfit)?;
+        let repository = Repository::open(&assignment.cwd, &assignment.branch).await.map_err(unfit)?;
         let sink = Arc::new(Sink::new(self.reporter.clone(), Arc::clone(&self.upkeep.waiting)));
         tracing::info!(model = assignment.model, branch = assignment.branch, "the agent starts");
         let outcome = self.run_agent(assignment, inbox, Arc::clone(&sink)).await;
