@@ -71,7 +71,7 @@ async fn kills_leave_nothing_behind() -> anyhow::Result<()> {
             3 => {
                 if let Some(id) = living(&api, &ids).await?.first() {
                     // A person's stop is one more way into deletion.
-                    api.delete(&format!("/api/v1/sandboxes/{id}")).await?;
+                    stop(&api, id).await?;
                 }
             }
             part => {
@@ -81,7 +81,7 @@ async fn kills_leave_nothing_behind() -> anyhow::Result<()> {
         }
     }
     for id in living(&api, &ids).await? {
-        api.delete(&format!("/api/v1/sandboxes/{id}")).await?;
+        stop(&api, &id).await?;
     }
     // Whatever the last kill left is found at the next start.
     server.kill_and_restart().await?;
@@ -89,6 +89,20 @@ async fn kills_leave_nothing_behind() -> anyhow::Result<()> {
     println!("sandbox kill test: {done} kills, {} sandboxes: nothing is left", ids.len());
     ensure!(done > 0, "nothing was killed");
     Ok(())
+}
+
+/// Ends a sandbox, unless it ended by itself in the meantime.
+async fn stop(api: &Api, id: &str) -> anyhow::Result<()> {
+    let path = format!("/api/v1/sandboxes/{id}");
+    if let Err(error) = api.delete(&path).await {
+        let row = api.get(&path).await?;
+        ensure!(has_ended(&row), "{error:#}");
+    }
+    Ok(())
+}
+
+fn has_ended(row: &serde_json::Value) -> bool {
+    matches!(row["state"].as_str(), Some("completed" | "failed" | "cancelled"))
 }
 
 async fn wanted(api: &Api, repo: &Path) -> anyhow::Result<serde_json::Value> {
@@ -105,7 +119,7 @@ async fn living(api: &Api, ids: &[String]) -> anyhow::Result<Vec<String>> {
     let mut living = Vec::new();
     for id in ids.iter().rev().take(AT_ONCE * 4) {
         let row = api.get(&format!("/api/v1/sandboxes/{id}")).await?;
-        if !matches!(row["state"].as_str(), Some("completed" | "failed" | "cancelled")) {
+        if !has_ended(&row) {
             living.push(id.clone());
         }
     }
@@ -186,7 +200,7 @@ async fn leftovers(api: &Api, data: &Path, ids: &[String]) -> anyhow::Result<Vec
     let mut left = Vec::new();
     for id in ids {
         let row = api.get(&format!("/api/v1/sandboxes/{id}")).await?;
-        if !matches!(row["state"].as_str(), Some("completed" | "failed" | "cancelled")) {
+        if !has_ended(&row) {
             left.push(format!("row {id} is {}", row["state"]));
         }
     }
