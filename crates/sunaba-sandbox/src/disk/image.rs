@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 const MKFS: &[&str] = &["/sbin/mkfs.ext4", "/usr/sbin/mkfs.ext4", "/usr/bin/mkfs.ext4"];
 const MOUNT: &[&str] = &["/bin/mount", "/usr/bin/mount"];
+const UNSHARE: &[&str] = &["/usr/bin/unshare", "/bin/unshare"];
+const OPTIONS: &str = "loop,nosuid,nodev,noatime,nodiscard";
 const LOSETUP: &[&str] = &["/sbin/losetup", "/usr/sbin/losetup", "/usr/bin/losetup"];
 /// Longest that one of the programs may take.
 const PROGRAM_TIMEOUT: Duration = Duration::from_secs(20);
@@ -34,10 +36,18 @@ pub(super) fn format(image: &Path, size_bytes: u64) -> io::Result<()> {
 /// Mounts an image. The device is set to free itself with its last user from the start.
 pub(super) fn mount(image: &Path, place: &Path) -> io::Result<()> {
     let mut command = program(MOUNT)?;
-    command.args(["-n", "-t", "ext4", "-o", "loop,nosuid,nodev,noatime,nodiscard"]).arg(image).arg(place);
+    command.args(["-n", "-t", "ext4", "-o", OPTIONS]).arg(image).arg(place);
     run(command)?;
     let _ = fs::remove_dir(place.join("lost+found"));
     Ok(())
+}
+
+/// Mounts an image for as long as it takes to see that it can be mounted.
+pub(super) fn try_mount(image: &Path, place: &Path) -> io::Result<()> {
+    let mut command = program(UNSHARE)?;
+    command.args(["--mount", "--propagation", "private", "--", "mount", "-n", "-t", "ext4", "-o", OPTIONS]);
+    command.arg(image).arg(place);
+    run(command)
 }
 
 /// Every loop device in use and the file behind it.

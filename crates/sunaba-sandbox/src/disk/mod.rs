@@ -106,32 +106,30 @@ impl Disks {
         names.filter(|name| !name.starts_with('.')).collect()
     }
 
-    /// Finds out by trying whether disks can be made here.
+    /// Finds out by trying whether disks can be made here. The mount is made in a namespace that ends with the
+    /// try, so that nothing stays mounted whoever is killed meanwhile.
     pub fn try_out(&self) -> io::Result<()> {
         self.sweep_probes();
         let name = format!("{PROBE_PREFIX}{}-{:?}", std::process::id(), std::thread::current().id());
         let name: String = name.chars().filter(|c| c.is_ascii_alphanumeric() || ".-".contains(*c)).collect();
-        let dir = self.root.join(&name);
+        let dir = self.root.join(name);
         make_dir(&dir)?;
-        let tried = self.attach(&name, DISK_MIN_BYTES).and_then(|place| fs::write(place.join("tried"), "x"));
-        let cleared = self.detach(&name);
-        let removed = fs::remove_dir_all(&dir);
-        tried.and(cleared).and(removed)
+        let image = dir.join(IMAGE_FILE);
+        let tried = image::format(&image, DISK_MIN_BYTES)
+            .and_then(|()| make_dir(&dir.join(DISK_DIR)))
+            .and_then(|()| image::try_mount(&image, &dir.join(DISK_DIR)))
+            .and_then(|()| image::await_freed(&image, PATIENCE));
+        tried.and(fs::remove_dir_all(&dir))
     }
 
     /// Removes what a process that was killed in the middle of its try left.
     fn sweep_probes(&self) {
-        for dir in [self.root.join(MOUNTS_DIR), self.root.clone()] {
-            let Ok(entries) = fs::read_dir(dir) else { continue };
-            for name in entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()) {
-                let owner =
-                    name.strip_prefix(PROBE_PREFIX).and_then(|rest| rest.split('-').next()?.parse().ok());
+        let Ok(entries) = fs::read_dir(&self.root) else { return };
+        for name in entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()) {
+            let owner = name.strip_prefix(PROBE_PREFIX).and_then(|rest| rest.split('-').next()?.parse().ok());
+            if owner.is_some_and(|pid: i32| crate::process::start_time(pid).is_none()) {
                 // What cannot be removed now is tried again by the next.
-                if owner.is_some_and(|pid: i32| crate::process::start_time(pid).is_none())
-                    && self.detach(&name).is_ok()
-                {
-                    let _ = fs::remove_dir_all(self.root.join(&name));
-                }
+                let _ = fs::remove_dir_all(self.root.join(&name));
             }
         }
     }
@@ -277,13 +275,12 @@ mod tests {
         let root = root.path().canonicalize().unwrap();
         let disks = Disks::new(&root);
         // No process has this number.
-        let name = format!("{PROBE_PREFIX}999999999-1");
-        fs::create_dir(root.join(&name)).unwrap();
-        disks.attach(&name, DISK_MIN_BYTES).unwrap();
-        fs::remove_dir_all(root.join(&name)).unwrap();
+        let left = root.join(format!("{PROBE_PREFIX}999999999-1"));
+        fs::create_dir(&left).unwrap();
+        fs::write(left.join(IMAGE_FILE), "half").unwrap();
         disks.try_out().unwrap();
+        assert!(!left.exists() && !root.join(MOUNTS_DIR).exists());
         assert_eq!(loops_of(&root), Vec::<PathBuf>::new());
-        assert!(!root.join(MOUNTS_DIR).exists());
     }
 
     #[test]
