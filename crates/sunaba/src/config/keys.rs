@@ -265,7 +265,7 @@ pub(crate) const KEYS: &[Key] = &[
     Key {
         name: "gateway.prices",
         env: &["SUNABA_PRICES"],
-        help: "A YAML file with prices of models, in place of the built-in table.",
+        help: "A YAML file with prices of models, in US dollars per million tokens, that goes before the built-in table: `models: {NAME: {input: 3, output: 15}}`, with `default:` for models without a price; see docs/gateway.md.",
         apply: |config, text| set(&mut config.prices, directory(text).map(Some)),
         ..PLAIN
     },
