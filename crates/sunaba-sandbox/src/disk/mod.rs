@@ -40,6 +40,8 @@ const LOCK_FILE: &str = ".disks.lock";
 /// How long whoever still has a file open may take to let go.
 const PATIENCE: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(2);
+/// The same for the common mount, which the next removal tries again.
+const MOUNTS_PATIENCE: Duration = Duration::from_millis(500);
 
 /// The disks of one server.
 #[derive(Debug, Clone)]
@@ -155,9 +157,19 @@ impl Disks {
     /// The last disk takes the common mount with it.
     fn remove_mounts_dir(&self) {
         let dir = self.root.join(MOUNTS_DIR);
-        let empty = fs::read_dir(&dir).is_ok_and(|mut entries| entries.next().is_none());
-        if empty && (!is_mount_point(&dir).unwrap_or(true) || unmount(&dir, UnmountFlags::NOFOLLOW).is_ok()) {
-            let _ = fs::remove_dir(&dir);
+        let deadline = Instant::now() + MOUNTS_PATIENCE;
+        while fs::read_dir(&dir).is_ok_and(|mut entries| entries.next().is_none()) {
+            if is_mount_point(&dir).unwrap_or(true) {
+                match unmount(&dir, UnmountFlags::NOFOLLOW) {
+                    Ok(()) => {}
+                    // A program that is just being started holds what was open here until it runs.
+                    Err(_) if Instant::now() < deadline => std::thread::sleep(POLL),
+                    Err(_) => return,
+                }
+            } else {
+                let _ = fs::remove_dir(&dir);
+                return;
+            }
         }
     }
 }
