@@ -74,7 +74,7 @@ struct Passage {
 struct Opened {
     sockets: Vec<PathBuf>,
     /// Kept, so that whoever closes the door finds it.
-    _passage: Arc<Passage>,
+    passage: Arc<Passage>,
 }
 
 /// Opens and closes doors.
@@ -113,7 +113,7 @@ impl Doors {
         if self.is_open(id, &sockets) {
             return Ok(());
         }
-        self.close(id).await;
+        self.shut(id).await;
         tokio::fs::create_dir_all(door_dir).await?;
         let gateway = listen(&door_dir.join(DOOR_SOCKET)).await?;
         let egress = match &self.egress {
@@ -121,7 +121,7 @@ impl Doors {
             None => None,
         };
         let passage = self.passage(id);
-        let opened = Opened { sockets, _passage: Arc::clone(&passage) };
+        let opened = Opened { sockets, passage: Arc::clone(&passage) };
         self.open.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone(), opened);
         if let Some((listener, handler)) = egress {
             let passage = Arc::clone(&passage);
@@ -163,18 +163,25 @@ impl Doors {
 
     /// Stops listening, ends what runs through the door and removes the sockets.
     pub async fn close(&self, id: &SandboxId) {
+        self.shut(id).await;
+        if let Some(egress) = &self.egress {
+            // Also where nothing is open: a sandbox elsewhere may have hung up already.
+            egress.closed(id).await;
+        }
+    }
+
+    async fn shut(&self, id: &SandboxId) {
         let opened = self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
-        let Some(passage) = self.passages().remove(id).and_then(|passage| passage.upgrade()) else { return };
+        let used = self.passages().remove(id).and_then(|passage| passage.upgrade());
+        let (sockets, own) = opened.map(|opened| (opened.sockets, opened.passage)).unzip();
+        let Some(passage) = own.or(used) else { return };
         passage.stop.cancel();
-        for socket in opened.into_iter().flat_map(|opened| opened.sockets) {
+        for socket in sockets.into_iter().flatten() {
             // The sandbox's directory may be gone already.
             let _ = tokio::fs::remove_file(&socket).await;
         }
         passage.streams.close();
         let _ = timeout(CLOSE_WAIT, passage.streams.wait()).await;
-        if let Some(egress) = &self.egress {
-            egress.closed(id).await;
-        }
     }
 
     /// Waits until every door is closed, after the shutdown token was cancelled.
