@@ -43,9 +43,9 @@ impl Resolve for SystemResolver {
     }
 }
 
-/// Whether an address is one of this machine's own.
+/// Whether an address is one of this machine's own; when that cannot be found out, it counts as one.
 pub(super) fn is_own(address: IpAddr) -> bool {
-    let Ok(interfaces) = nix::ifaddrs::getifaddrs() else { return false };
+    let Ok(interfaces) = nix::ifaddrs::getifaddrs() else { return true };
     let own = |storage: nix::sys::socket::SockaddrStorage| {
         let v4 = storage.as_sockaddr_in().map(|at| IpAddr::V4(at.ip()));
         v4.or_else(|| storage.as_sockaddr_in6().map(|at| IpAddr::V6(at.ip())))

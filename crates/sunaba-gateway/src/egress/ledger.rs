@@ -83,7 +83,6 @@ struct Book {
     entries: HashMap<Kind, Entry>,
     /// Whether somebody will come and write what is open.
     awaited: bool,
-    has_row: bool,
 }
 
 /// The books of all sandboxes.
@@ -115,13 +114,12 @@ impl Ledger {
         method: &Method,
         verdict: Verdict,
         outcome: Outcome,
-        has_row: bool,
     ) -> Arc<Traffic> {
         let method = if method == Method::CONNECT { "connect" } else { method.as_str() };
         let kind = Kind { host: target.name(), port: target.port, verdict };
-        let (traffic, first) = self.enter(id, kind, method, outcome, has_row);
+        let (traffic, first) = self.enter(id, kind, method, outcome);
         if let Some(first) = first {
-            self.shared.write(id, vec![first], has_row).await;
+            self.shared.write(id, vec![first]).await;
         }
         self.await_summary(id);
         traffic
@@ -134,11 +132,9 @@ impl Ledger {
         kind: Kind,
         method: &str,
         outcome: Outcome,
-        has_row: bool,
     ) -> (Arc<Traffic>, Option<Value>) {
         let mut books = self.shared.books();
         let book = books.entry(id.clone()).or_default();
-        book.has_row = has_row;
         let full = book.entries.len() >= KINDS_MAX && !book.entries.contains_key(&kind);
         let kind = if full { gathered(kind) } else { kind };
         let known = book.entries.contains_key(&kind);
@@ -195,25 +191,19 @@ impl Shared {
 
     /// Writes what is open in one sandbox's book.
     async fn summarise(&self, id: &SandboxId) {
-        let (events, has_row) = {
+        let events = {
             let mut books = self.books();
             let Some(book) = books.get_mut(id) else { return };
             book.awaited = false;
             let open = book.entries.iter_mut().filter_map(|(kind, entry)| entry.summary(kind));
-            (open.collect::<Vec<_>>(), book.has_row)
+            open.collect::<Vec<_>>()
         };
-        self.write(id, events, has_row).await;
+        self.write(id, events).await;
     }
 
     /// A lost record is logged and does not fail the request: the decision stands.
-    async fn write(&self, id: &SandboxId, events: Vec<Value>, has_row: bool) {
+    async fn write(&self, id: &SandboxId, events: Vec<Value>) {
         if events.is_empty() {
-            return;
-        }
-        if !has_row {
-            for event in events {
-                tracing::info!(sandbox_id = %id, %event, "egress of a sandbox that keeps no log");
-            }
             return;
         }
         let events = events.iter().map(|event| NewEvent::by_server(EVENT_TYPE, event)).collect();

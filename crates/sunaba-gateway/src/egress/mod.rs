@@ -115,11 +115,6 @@ impl Egress {
         Self { inner: Arc::new(Inner { settings, terms: TermsCache::new(store), ledger }) }
     }
 
-    /// Lets a sandbox that has no row (a setup run) out under this policy, until its door closes.
-    pub fn grant(&self, id: SandboxId, egress: sunaba_types::Egress) {
-        self.inner.terms.grant(id, egress);
-    }
-
     /// Serves one stream to its end. Dropping the future ends everything that it began.
     pub async fn serve(&self, id: SandboxId, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
         tokio::select! {
@@ -222,8 +217,7 @@ impl Egress {
                 (decided, Outcome::failed(failed.to_string()), Err(answer))
             }
         };
-        let has_row = terms.as_ref().map_or(true, |terms| terms.has_row);
-        let traffic = self.inner.ledger.decided(id, target, method, decided, outcome, has_row).await;
+        let traffic = self.inner.ledger.decided(id, target, method, decided, outcome).await;
         answer.map(|dialled: Dialled| Idle::new(dialled.stream, self.inner.settings.idle_timeout, traffic))
     }
 

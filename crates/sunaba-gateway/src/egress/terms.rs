@@ -40,13 +40,11 @@ impl Lost {
 #[derive(Debug)]
 pub(super) struct Terms {
     policy: Result<Policy, InvalidEgress>,
-    /// Whether there is a log to write decisions into.
-    pub(super) has_row: bool,
 }
 
 impl Terms {
-    fn of(egress: &Egress, has_row: bool) -> Arc<Self> {
-        Arc::new(Self { policy: Policy::new(egress), has_row })
+    fn of(egress: &Egress) -> Arc<Self> {
+        Arc::new(Self { policy: Policy::new(egress) })
     }
 
     /// Judges a host by its name. A policy that cannot be read opens nothing.
@@ -62,57 +60,42 @@ impl Terms {
     }
 }
 
-#[derive(Debug, Default)]
-struct Known {
-    remembered: HashMap<SandboxId, (Instant, Result<Arc<Terms>, Lost>)>,
-    granted: HashMap<SandboxId, Arc<Terms>>,
-}
+/// What was answered, and when it was asked.
+type Remembered = HashMap<SandboxId, (Instant, Result<Arc<Terms>, Lost>)>;
 
 /// Looks terms up.
 #[derive(Debug)]
 pub(super) struct TermsCache {
     store: Arc<dyn Store>,
-    known: Mutex<Known>,
+    remembered: Mutex<Remembered>,
 }
 
 impl TermsCache {
     pub(super) fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, known: Mutex::default() }
-    }
-
-    pub(super) fn grant(&self, id: SandboxId, egress: Egress) {
-        self.known().granted.insert(id, Terms::of(&egress, false));
+        Self { store, remembered: Mutex::default() }
     }
 
     pub(super) fn forget(&self, id: &SandboxId) {
-        let mut known = self.known();
-        known.remembered.remove(id);
-        known.granted.remove(id);
+        self.remembered().remove(id);
     }
 
     /// The sandbox's terms as they are, or were a moment ago.
     pub(super) async fn of(&self, id: &SandboxId) -> Result<Arc<Terms>, Lost> {
+        if let Some((at, answer)) = self.remembered().get(id)
+            && at.elapsed() < REMEMBER
         {
-            let known = self.known();
-            if let Some(granted) = known.granted.get(id) {
-                return Ok(Arc::clone(granted));
-            }
-            if let Some((at, answer)) = known.remembered.get(id)
-                && at.elapsed() < REMEMBER
-            {
-                return answer.clone();
-            }
+            return answer.clone();
         }
         // Taken before asking: an answer is as old as its question.
         let asked = Instant::now();
         let answer = timeout(STORE_TIMEOUT, self.ask(id)).await.unwrap_or(Err(Lost::ForNow));
         if !matches!(answer, Err(Lost::ForNow)) {
-            let mut known = self.known();
-            if known.remembered.len() >= REMEMBERED_MAX {
-                known.remembered.retain(|_, (at, _)| at.elapsed() < REMEMBER);
+            let mut remembered = self.remembered();
+            if remembered.len() >= REMEMBERED_MAX {
+                remembered.retain(|_, (at, _)| at.elapsed() < REMEMBER);
             }
-            if known.remembered.len() < REMEMBERED_MAX {
-                known.remembered.insert(id.clone(), (asked, answer.clone()));
+            if remembered.len() < REMEMBERED_MAX {
+                remembered.insert(id.clone(), (asked, answer.clone()));
             }
         }
         answer
@@ -124,14 +107,14 @@ impl TermsCache {
         let (project_id, attempt) = (sandbox.project_id, sandbox.attempt);
         let caller = Caller { sandbox_id: sandbox.id, project_id, attempt };
         match standing::check(&*self.store, &caller).await {
-            Ok(sandbox) => Ok(Terms::of(&sandbox.terms.egress.unwrap_or_default(), true)),
+            Ok(sandbox) => Ok(Terms::of(&sandbox.terms.egress.unwrap_or_default())),
             Err(NoStanding::Store(_)) => Err(Lost::ForNow),
             Err(NoStanding::Ended(state)) => Err(Lost::Final(format!("this sandbox is {state}"))),
             Err(lost @ (NoStanding::Unknown | NoStanding::Superseded)) => Err(Lost::Final(lost.to_string())),
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn remembered(&self) -> MutexGuard<'_, Remembered> {
+        self.remembered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -178,20 +178,13 @@ async fn a_sandbox_that_ended_loses_its_way_out_and_its_open_tunnels() {
 }
 
 #[tokio::test]
-async fn a_setup_run_goes_out_as_it_was_granted_until_its_door_closes() {
+async fn a_policy_that_changed_holds_when_the_door_opens_again() {
     let address = echo().await;
     let proxy = Proxy::new(EgressPreset::None, &[]).await;
-    let id = SandboxId::generate();
-    let ask = async || {
-        let (mut near, far) = tokio::io::duplex(4096);
-        let (egress, id) = (proxy.egress.clone(), id.clone());
-        tokio::spawn(async move { egress.serve(id, far).await });
-        near.write_all(format!("CONNECT {address} HTTP/1.1\r\n\r\n").as_bytes()).await.unwrap();
-        read_head(&mut near).await
-    };
-    let granted = sunaba_types::Egress { preset: EgressPreset::None, allow: vec![address.clone()] };
-    proxy.egress.grant(id.clone(), granted);
-    assert!(ask().await.starts_with("HTTP/1.1 200"));
-    proxy.egress.closed(&id).await;
-    assert!(ask().await.starts_with("HTTP/1.1 403"));
+    assert!(proxy.connect_refused(&address).await.starts_with("HTTP/1.1 403"));
+    let egress = Some(sunaba_types::Egress { preset: EgressPreset::None, allow: vec![address.clone()] });
+    let change = SandboxChange { egress, ..SandboxChange::default() };
+    proxy.store.change_sandbox(&proxy.sandbox.id, change).await.unwrap();
+    proxy.egress.closed(&proxy.sandbox.id).await;
+    proxy.tunnel(&address).await;
 }
