@@ -243,16 +243,23 @@ impl Driver {
     }
 }
 
-/// Fails a sandbox and its task, unless it is over by another cause, which is on record then.
+/// Fails a sandbox and its task, unless it is over by another cause, which is on record then. A task that a later
+/// attempt has, or that is over itself, is left alone; the sandbox ends all the same.
 pub(crate) async fn fail(parts: &Parts, id: &SandboxId, reason: &str) {
-    let change = SandboxChange {
-        trigger: Some(SandboxTrigger::Fail),
-        task_trigger: Some(TaskTrigger::Fail),
-        reason: Some(reason.to_owned()),
-        ..SandboxChange::default()
-    };
-    match patiently(|| parts.store.change_sandbox(id, change.clone())).await {
-        Ok(_) | Err(sunaba_store::Error::Conflict { .. }) => {}
-        Err(error) => tracing::error!(sandbox = %id, %error, "cannot record the failure"),
+    for task_trigger in [Some(TaskTrigger::Fail), None] {
+        let change = SandboxChange {
+            trigger: Some(SandboxTrigger::Fail),
+            task_trigger,
+            reason: Some(reason.to_owned()),
+            ..SandboxChange::default()
+        };
+        match patiently(|| parts.store.change_sandbox(id, change.clone())).await {
+            Ok(_) => return,
+            Err(sunaba_store::Error::Conflict { .. }) => {}
+            Err(error) => {
+                tracing::error!(sandbox = %id, %error, "cannot record the failure");
+                return;
+            }
+        }
     }
 }

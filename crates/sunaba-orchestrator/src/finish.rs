@@ -193,4 +193,16 @@ mod tests {
         let refused = record_result(&parts, &past).await.unwrap_err().to_string();
         assert!(refused.contains("attempt_superseded"), "{refused}");
     }
+    #[tokio::test]
+    async fn a_sandbox_ends_also_when_its_task_is_over_or_anothers() {
+        let dir = tempfile::tempdir().unwrap();
+        let parts = parts(dir.path()).await;
+        let present = sandbox(&parts).await;
+        let over = SandboxChange { task_trigger: Some(TaskTrigger::Cancel), ..SandboxChange::default() };
+        parts.store.change_sandbox(&present.id, over).await.unwrap();
+        crate::driver::fail(&parts, &present.id, "its process vanished").await;
+        let row = parts.store.find_sandbox(&present.id).await.unwrap().unwrap();
+        assert_eq!(row.state, sunaba_types::SandboxState::Failed);
+        assert_eq!(row.reason.as_deref(), Some("its process vanished"));
+    }
 }

@@ -1,5 +1,7 @@
 //! What the sandbox uses: as the kernel counts it, and by looking where it does not.
 
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -60,12 +62,16 @@ impl Meter {
     /// What the processes below the sandbox's init say about themselves.
     pub(super) fn processes(&self, held: &Held) -> ResourceUse {
         let mut used = ResourceUse::default();
+        let mut files = HashMap::new();
         for pid in members(held) {
             let Some(one) = look(pid) else { continue };
+            memory_files(pid, &mut files);
             used.memory_bytes += one.memory_bytes;
             used.pids += one.threads;
             used.cpu_ms += one.cpu_ms;
         }
+        // What is mapped besides is counted twice; what is only held would not be counted at all.
+        used.memory_bytes += files.values().sum::<u64>();
         used.memory_bytes += MEMORY_FILES
             .iter()
             .map(|name| PathBuf::from(format!("/proc/{}/root/{name}", held.init_pid)))
@@ -80,6 +86,18 @@ impl Meter {
 
 fn is_memory(path: &Path) -> bool {
     statfs(path).is_ok_and(|stat| stat.filesystem_type() == TMPFS_MAGIC)
+}
+
+/// Notes what a process's anonymous files hold, each file once, by device and number.
+fn memory_files(pid: i32, found: &mut HashMap<(u64, u64), u64>) {
+    let Ok(open) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return };
+    for path in open.filter_map(|entry| entry.ok().map(|entry| entry.path())) {
+        let anonymous = std::fs::read_link(&path)
+            .is_ok_and(|target| target.as_os_str().as_encoded_bytes().starts_with(b"/memfd:"));
+        if anonymous && let Ok(file) = std::fs::metadata(&path) {
+            found.insert((file.dev(), file.ino()), file.blocks() * 512);
+        }
+    }
 }
 
 /// The sandbox's init and everything below it: in a pid namespace that is everything there is.
@@ -131,5 +149,20 @@ mod tests {
     fn sees_its_own_process() {
         let own = look(i32::try_from(std::process::id()).unwrap()).unwrap();
         assert!(own.memory_bytes > 100 * 1024 && own.threads >= 1);
+    }
+
+    #[test]
+    fn counts_what_anonymous_files_hold_once() {
+        use std::io::Write as _;
+
+        use nix::sys::memfd::{MFdFlags, memfd_create};
+        let own = i32::try_from(std::process::id()).unwrap();
+        let mut file = std::fs::File::from(memfd_create(c"held", MFdFlags::MFD_CLOEXEC).unwrap());
+        file.write_all(&[1; 300 * 1024]).unwrap();
+        let again = file.try_clone().unwrap();
+        let mut found = HashMap::new();
+        memory_files(own, &mut found);
+        let (held, known) = (again.metadata().unwrap(), 300 * 1024);
+        assert!(found[&(held.dev(), held.ino())] >= known && found[&(held.dev(), held.ino())] < 2 * known);
     }
 }
