@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use bollard::models::{
-    ContainerCreateBody, HostConfig, HostConfigLogConfig, Mount, MountType, MountVolumeOptions,
-    MountVolumeOptionsDriverConfig, RestartPolicy, RestartPolicyNameEnum,
+    ContainerCreateBody, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount, MountType,
+    MountVolumeOptions, MountVolumeOptionsDriverConfig, RestartPolicy, RestartPolicyNameEnum,
 };
 use sunaba_types::SandboxId;
 use sunaba_types::shim::{HOME_INSIDE, Limits, WORKER_INSIDE, WORKSPACE_INSIDE};
@@ -18,6 +18,25 @@ pub(super) const INSTANCE_LABEL: &str = "io.sunaba.instance";
 
 /// How much may lie in `/tmp` where memory is not limited.
 const TMP_BYTES: u64 = 2 << 30;
+/// Tells of the host's memory, keys, timers and devices. `/sys` is covered whole: a local sandbox has none either.
+const COVERED: &[&str] = &[
+    "/sys",
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/interrupts",
+    "/proc/kallsyms",
+    "/proc/kcore",
+    "/proc/key-users",
+    "/proc/keys",
+    "/proc/kmsg",
+    "/proc/latency_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+];
+/// Programs look at these, and would change the host by writing to them.
+const READ_ONLY: &[&str] = &["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 /// A host name is no longer than this.
 const HOST_NAME_MAX: usize = 63;
 
@@ -84,6 +103,10 @@ impl Spec<'_> {
             security_opt: Some(security),
             userns_mode: self.users_mapped.then(|| "host".to_owned()),
             ipc_mode: Some("private".to_owned()),
+            // With version 1 groups a daemon would show its own.
+            cgroupns_mode: Some(HostConfigCgroupnsModeEnum::PRIVATE),
+            masked_paths: Some(COVERED.iter().map(|path| (*path).to_owned()).collect()),
+            readonly_paths: Some(READ_ONLY.iter().map(|path| (*path).to_owned()).collect()),
             log_config: Some(kept_output()),
             restart_policy: Some(RestartPolicy {
                 name: Some(RestartPolicyNameEnum::NO),

@@ -48,7 +48,8 @@ async fn it_is_shut_in() {
     let script = "
         python3 - <<'END'
 import os, socket
-print('devices', sorted(os.listdir('/sys/class/net')))
+print('devices', sorted(name for _, name in socket.if_nameindex()))
+print('of the machine', os.listdir('/sys'))
 try:
     socket.create_connection(('127.0.0.1', 22), 1); print('reached')
 except OSError as error:
@@ -63,7 +64,15 @@ END
         grep -E '^(CapEff|CapBnd|NoNewPrivs|Seccomp):' /proc/self/status";
     let (exit, said) = host.run(script, NO_LIMITS).await;
     assert_eq!(exit.code, Some(0), "{said}");
-    for word in ["devices ['lo']", "refused", "built", "wrote-own", "NoNewPrivs:\t1", "Seccomp:\t2"] {
+    for word in [
+        "devices ['lo']",
+        "of the machine []",
+        "refused",
+        "built",
+        "wrote-own",
+        "NoNewPrivs:\t1",
+        "Seccomp:\t2",
+    ] {
         assert!(said.contains(word), "no {word} in {said}");
     }
     for word in ["reached", "wrote-root", "wrote-worker", "wrote-door", "mounted"] {
