@@ -160,9 +160,7 @@ pub(crate) fn write_scripts(lib: &Path) {
         write(attempt.without.word(), attempt);
     }
     attempts::SUPERSEDED.attempts.iter().for_each(|attempt| write(attempts::SUPERSEDED.name, attempt));
-    for attempt in
-        attempts::LIMITS.attempts.iter().chain(attempts::KERNEL_LIMITS.iter().map(|(_, attempt)| attempt))
-    {
+    for attempt in attempts::LIMITS.attempts.iter().chain([&attempts::PROCESSOR]) {
         write(&format!("{}/{}", attempts::LIMITS.name, attempt.name), attempt);
     }
 }

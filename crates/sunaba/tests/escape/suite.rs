@@ -223,12 +223,11 @@ async fn limits(world: &World, stage: &Stage, report: &mut Report) {
     let isolation = isolation(world).await;
     let category = attempts::LIMITS;
     let mut all: Vec<&Attempt> = category.attempts.iter().collect();
-    for (what, attempt) in &attempts::KERNEL_LIMITS {
-        if isolation[what] == "kernel" {
-            all.push(attempt);
-        } else {
-            report.leave_out(category.name, attempt, &format!("{what} is {} here", isolation[what]));
-        }
+    if isolation["cpu"] == "kernel" {
+        all.push(&attempts::PROCESSOR);
+    } else {
+        let why = format!("processor time is {} here", isolation["cpu"]);
+        report.leave_out(category.name, &attempts::PROCESSOR, &why);
     }
     let lib = "/workspace/escape";
     let directory = |attempt: &Attempt| format!("limits/{}", attempt.name);

@@ -99,14 +99,11 @@ finally:
             os.unlink(place + "/fill")
 "#,
     ),
-];
-
-/// Stopped by a kernel's own limit on memory only.
-pub(crate) const DESCRIPTOR: Attempt = py(
-    "take-memory-by-descriptor",
-    "anonymous files count as memory",
-    Without::User,
-    r#"
+    py(
+        "take-memory-by-descriptor",
+        "anonymous files count as memory",
+        Without::User,
+        r#"
 held = os.memfd_create("fill")
 for _ in range(800):
     os.write(held, b"x" * (1 << 20))
@@ -114,7 +111,8 @@ for _ in range(800):
 time.sleep(2)
 through()
 "#,
-);
+    ),
+];
 
 /// Stopped by a kernel's own limit on processor time only.
 pub(crate) const PROCESSOR: Attempt = py(

@@ -38,9 +38,8 @@ pub(crate) const CATEGORIES: &[Category] = &[
 /// What is tried in sandboxes with small limits, each in one of its own, which may end with it.
 pub(crate) const LIMITS: Category = Category { name: "limits", attempts: limits::ATTEMPTS };
 
-/// Those of them that only a kernel's own limit stops, and which one.
-pub(crate) const KERNEL_LIMITS: [(&str, Attempt); 2] =
-    [("memory", limits::DESCRIPTOR), ("cpu", limits::PROCESSOR)];
+/// The one of them that only a kernel's own limit on processor time stops.
+pub(crate) const PROCESSOR: Attempt = limits::PROCESSOR;
 
 /// What is tried with the token of an attempt that was superseded.
 pub(crate) const SUPERSEDED: Category = Category { name: "superseded", attempts: superseded::ATTEMPTS };
