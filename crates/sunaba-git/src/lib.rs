@@ -12,6 +12,7 @@ mod command;
 mod credential;
 mod error;
 mod fetching;
+mod follow;
 mod locks;
 mod mirror;
 mod names;

@@ -12,9 +12,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use crate::command::{Git, LONG, Owner, absolute};
+use crate::command::{Git, absolute};
+use crate::follow::local_path;
 use crate::names::{candidates, clash};
-use crate::{Credential, Error, Repo, Result, fetching, stale, validate_branch_name};
+use crate::{Credential, Error, Repo, Result, stale, validate_branch_name};
 
 /// The most that [`Mirror::diff`] gives.
 pub const DIFF_MAX_BYTES: u64 = 4 * 1024 * 1024;
@@ -31,6 +32,9 @@ const SETTINGS: &[(&str, &str)] = &[
     ("core.logAllRefUpdates", "always"),
     ("transfer.hideRefs", "refs/remotes"),
 ];
+
+/// Names of refs and where each is.
+pub(crate) type Refs = BTreeMap<String, String>;
 
 /// One commit of a range.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,9 +63,9 @@ pub struct ChangedFile {
 /// A project's bare mirror.
 #[derive(Debug, Clone)]
 pub struct Mirror {
-    dir: PathBuf,
-    source: Option<String>,
-    credential: Option<Credential>,
+    pub(crate) dir: PathBuf,
+    pub(crate) source: Option<String>,
+    pub(crate) credential: Option<Credential>,
 }
 
 impl Mirror {
@@ -138,67 +142,6 @@ impl Mirror {
         self.dir.join("objects")
     }
 
-    /// Takes over the source's branches and tags; owned branches stay as they are.
-    pub async fn fetch(&self) -> Result<()> {
-        let Some(source) = &self.source else {
-            return Err(Error::Failed {
-                operation: "fetch".to_owned(),
-                stderr: "this mirror was opened without its source".to_owned(),
-            });
-        };
-        let (from, upload_pack) = match local_path(source) {
-            Some(path) => {
-                let repo = Repo::discover(path).await?;
-                (repo.git_dir().display().to_string(), upload_pack(repo.owner()))
-            }
-            None => (source.clone(), upload_pack(None)),
-        };
-        stale::clear_locks(&self.dir)?;
-        let mut call = self
-            .git("fetch")
-            .args(["--quiet", "--no-write-fetch-head", "--no-auto-maintenance", "--update-shallow"])
-            .args(["--prune", "--no-tags", "--upload-pack", &upload_pack, "--", &from])
-            .args(["+refs/heads/*:refs/remotes/source/*", "+refs/tags/*:refs/tags/*"])
-            .limit(LONG);
-        if let Some(credential) = &self.credential {
-            call = credential.lend(call, source);
-        }
-        let fetched = call.bytes().await;
-        if local_path(source).is_none() {
-            fetched.map_err(|error| fetching::explain(source, error))?;
-        } else {
-            fetched?;
-        }
-        self.show_source_branches().await
-    }
-
-    /// Lets `refs/heads` follow the source, except for owned branches.
-    async fn show_source_branches(&self) -> Result<()> {
-        let source = self.refs("refs/remotes/source/").await?;
-        let shown = self.refs("refs/heads/").await?;
-        let owned: BTreeSet<String> = self.refs("refs/owned/").await?.into_keys().collect();
-        let mut updates = Vec::new();
-        for (name, commit) in &source {
-            let blocked = owned.iter().any(|own| clash(own, name));
-            if !blocked && shown.get(name) != Some(commit) {
-                updates.push(format!("update refs/heads/{name} {commit}\n"));
-            }
-        }
-        for name in shown.keys().filter(|name| !source.contains_key(*name) && !owned.contains(*name)) {
-            // Removed first: `a` may have become `a/b`.
-            updates.insert(0, format!("delete refs/heads/{name}\n"));
-        }
-        let call = |updates: String| self.git("update-ref").arg("--stdin").stdin(updates).bytes();
-        if updates.is_empty() || call(updates.concat()).await.is_ok() {
-            return Ok(());
-        }
-        // One transaction cannot turn `a` into `a/b`; one step at a time can.
-        for update in updates {
-            call(update).await?;
-        }
-        Ok(())
-    }
-
     /// The commit that a branch, tag or commit id stands for.
     pub async fn resolve(&self, name: &str) -> Result<String> {
         let plain = !name.starts_with('-') && !name.chars().any(|c| c.is_control() || c.is_whitespace());
@@ -215,11 +158,17 @@ impl Mirror {
         }
     }
 
+    /// The same where whatever is done next with the commit fails if there is none: a whole id is taken as it is.
+    pub(crate) async fn commit_id(&self, name: &str) -> Result<String> {
+        let whole = matches!(name.len(), 40 | 64) && name.bytes().all(|c| c.is_ascii_hexdigit());
+        if whole { Ok(name.to_owned()) } else { self.resolve(name).await }
+    }
+
     /// Makes a branch for a sandbox, at a commit. Doing it again with the same commit is harmless
     /// while the branch has not moved.
     pub async fn create_branch(&self, name: &str, commit: &str) -> Result<()> {
         validate_branch_name(name)?;
-        let commit = self.resolve(commit).await?;
+        let commit = self.commit_id(commit).await?;
         let made = format!("create refs/heads/{name} {commit}\ncreate refs/owned/{name} {commit}\n");
         match self.git("update-ref").arg("--stdin").stdin(made).bytes().await {
             Ok(_) => Ok(()),
@@ -241,16 +190,11 @@ impl Mirror {
         }
     }
 
-    /// A branch name for a ticket that is free here and at the source:
+    /// A branch name for a ticket that is free here and, as of the last fetch, at the source:
     /// `<prefix>/<end of the ticket's id>-<slug of the title>`, with a number on a collision.
     pub async fn unique_branch_name(&self, prefix: &str, ticket_id: &str, title: &str) -> Result<String> {
-        let mut taken: BTreeSet<String> = self.refs("refs/heads/").await?.into_keys().collect();
-        taken.extend(self.refs("refs/remotes/source/").await?.into_keys());
-        if let Some(path) = self.source.as_deref().and_then(local_path) {
-            let listing = Repo::discover(path).await?.git("for-each-ref");
-            let listing = listing.args(["--format=%(refname:lstrip=2)", "refs/heads"]).text().await?;
-            taken.extend(listing.lines().map(str::to_owned));
-        }
+        let [ours, source] = self.refs_below(["refs/heads/", "refs/remotes/source/"]).await?;
+        let taken: BTreeSet<String> = ours.into_keys().chain(source.into_keys()).collect();
         candidates(prefix, ticket_id, title)
             .find(|name| validate_branch_name(name).is_ok() && !taken.iter().any(|other| clash(name, other)))
             .ok_or_else(|| Error::BranchExists(format!("{prefix}/{ticket_id}")))
@@ -298,9 +242,12 @@ impl Mirror {
     /// Whether a branch of the source, as of the last fetch, has this commit.
     pub async fn source_has(&self, branch: &str, commit: &str) -> Result<bool> {
         validate_branch_name(branch)?;
-        let Ok(tip) = self.resolve(&format!("refs/remotes/source/{branch}")).await else { return Ok(false) };
-        let commit = self.resolve(commit).await?;
-        self.git("merge-base").args(["--is-ancestor", &commit, &tip]).holds().await
+        let commit = self.commit_id(commit).await?;
+        let tip = format!("refs/remotes/source/{branch}");
+        match self.git("merge-base").args(["--is-ancestor", &commit, &tip]).holds().await {
+            Err(_) if self.resolve(&tip).await.is_err() => Ok(false),
+            answered => answered,
+        }
     }
 
     async fn is_owned(&self, name: &str) -> Result<bool> {
@@ -308,14 +255,14 @@ impl Mirror {
     }
 
     /// The refs below a prefix, by the rest of their name.
-    pub(crate) async fn refs(&self, prefix: &str) -> Result<BTreeMap<String, String>> {
-        let text =
-            self.git("for-each-ref").args(["--format=%(objectname) %(refname)", prefix]).text().await?;
-        let read = |line: &str| {
-            let (commit, name) = line.split_once(' ')?;
-            Some((name.strip_prefix(prefix)?.to_owned(), commit.to_owned()))
-        };
-        Ok(text.lines().filter_map(read).collect())
+    pub(crate) async fn refs(&self, prefix: &str) -> Result<Refs> {
+        let [refs] = self.refs_below([prefix]).await?;
+        Ok(refs)
+    }
+
+    /// The refs below each of several prefixes, as they are at one moment.
+    pub(crate) async fn refs_below<const N: usize>(&self, prefixes: [&str; N]) -> Result<[Refs; N]> {
+        list_refs(self.git("for-each-ref"), prefixes).await
     }
 
     pub(crate) fn git(&self, operation: &str) -> Git {
@@ -323,17 +270,18 @@ impl Mirror {
     }
 }
 
-/// What the fetching git runs on a local source. It runs as the source's owner: as root it would hand out
-/// whatever the source's settings and borrowed objects point to.
-fn upload_pack(owner: Option<Owner>) -> String {
-    let prefix = owner.map(Owner::shell_prefix).unwrap_or_default();
-    format!("{prefix}git -c 'safe.directory=*' upload-pack")
-}
-
-/// The path, when a source is one: absolute, or `file://`.
-fn local_path(source: &str) -> Option<&Path> {
-    let path = source.strip_prefix("file://").unwrap_or(source);
-    path.starts_with('/').then(|| Path::new(path))
+/// Lists the refs of whatever repository a `for-each-ref` is for, by the rest of their name.
+pub(crate) async fn list_refs<const N: usize>(call: Git, prefixes: [&str; N]) -> Result<[Refs; N]> {
+    let text = call.arg("--format=%(objectname) %(refname)").args(prefixes).text().await?;
+    let mut found = [const { Refs::new() }; N];
+    for (commit, name) in text.lines().filter_map(|line| line.split_once(' ')) {
+        for (prefix, refs) in prefixes.iter().zip(&mut found) {
+            if let Some(name) = name.strip_prefix(prefix) {
+                refs.insert(name.to_owned(), commit.to_owned());
+            }
+        }
+    }
+    Ok(found)
 }
 
 fn read_numstat(entry: &str) -> Option<ChangedFile> {

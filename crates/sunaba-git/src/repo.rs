@@ -24,26 +24,22 @@ impl Repo {
             return Err(Error::NotARepository(path));
         }
         let owner = Owner::of(&path)?;
-        let facts = Git::at(&path, "rev-parse")
-            .args(["--is-bare-repository", "--is-inside-work-tree", "--absolute-git-dir"])
-            .owner(owner);
-        let facts = match facts.text().await {
-            Ok(facts) => facts,
-            Err(Error::Failed { stderr, .. }) if stderr.contains("not a git repository") => {
-                return Err(Error::NotARepository(path));
-            }
-            Err(error) => return Err(error),
+        let asked =
+            ["--is-bare-repository", "--is-inside-work-tree", "--absolute-git-dir", "--show-toplevel"];
+        // Without a work tree the last question fails; the others are answered by then.
+        let facts = Git::at(&path, "rev-parse").args(asked).owner(owner).output().await?;
+        if facts.stderr.contains("not a git repository") {
+            return Err(Error::NotARepository(path));
+        }
+        let text = String::from_utf8_lossy(&facts.stdout).into_owned();
+        let [bare, in_work_tree, git_dir, rest @ ..] = &text.lines().collect::<Vec<_>>()[..] else {
+            return Err(Git::at(&path, "rev-parse").failed(&facts.stderr));
         };
-        let mut lines = facts.lines();
-        let bare = lines.next() == Some("true");
-        let in_work_tree = lines.next() == Some("true");
-        let git_dir = PathBuf::from(lines.next().ok_or_else(|| Error::NotARepository(path.clone()))?);
-        let root = match (bare, in_work_tree) {
-            (true, _) => git_dir.clone(),
-            (false, true) => {
-                PathBuf::from(Git::at(&path, "rev-parse").arg("--show-toplevel").owner(owner).text().await?)
-            }
-            (false, false) => return Err(Error::NotARepository(path)),
+        let (bare, git_dir) = (*bare == "true", PathBuf::from(git_dir));
+        let root = match (bare, *in_work_tree, rest) {
+            (true, ..) => git_dir.clone(),
+            (false, "true", [root]) => PathBuf::from(root),
+            _ => return Err(Error::NotARepository(path)),
         };
         let owner = Owner::of(&git_dir)?;
         Ok(Self { root, git_dir, bare, owner })

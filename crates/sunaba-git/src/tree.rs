@@ -20,21 +20,17 @@ pub struct TreeFile {
 impl Mirror {
     /// Every file of a commit. A path that is not text is left out.
     pub async fn files_at(&self, commit: &str) -> Result<Vec<TreeFile>> {
-        let commit = self.resolve(commit).await?;
+        let commit = self.commit_id(commit).await?;
         let call = self.git("ls-tree").args(["-r", "-z", "--full-tree", &commit]);
         let bytes = call.limit(LONG).max_output(LISTING_MAX_BYTES).bytes().await?;
         Ok(bytes.split(|byte| *byte == 0).filter_map(read_entry).collect())
     }
 
-    /// The content of an ordinary file at a commit; none when there is no such file. A file of more than
-    /// `max_bytes` is an error.
-    pub async fn read_file_at(&self, commit: &str, path: &str, max_bytes: u64) -> Result<Option<Vec<u8>>> {
-        let commit = self.resolve(commit).await?;
-        // The path is taken as it is, not as a pattern.
-        let listed = self.git("ls-tree").env("GIT_LITERAL_PATHSPECS", "1");
-        let listed = listed.args(["-z", "--full-tree", &commit, "--", path]).bytes().await?;
-        let found = listed.split(|byte| *byte == 0).filter_map(read_entry).find(|file| file.path == path);
-        let Some(file) = found.filter(|file| file.ordinary) else { return Ok(None) };
+    /// The content of an ordinary file among those of a commit; none when there is no such file. A file of more
+    /// than `max_bytes` is an error.
+    pub async fn read_file(&self, files: &[TreeFile], path: &str, max_bytes: u64) -> Result<Option<Vec<u8>>> {
+        let found = files.iter().find(|file| file.path == path && file.ordinary);
+        let Some(file) = found else { return Ok(None) };
         let output = self.git("cat-file").args(["blob", &file.blob]).max_output(max_bytes).output().await?;
         if output.truncated {
             return Err(Error::TooLarge { path: path.to_owned(), max_bytes });

@@ -10,6 +10,7 @@ use std::os::unix::fs::lchown;
 use std::path::{Path, PathBuf};
 
 use crate::command::{Git, LONG, absolute};
+use crate::mirror::Refs;
 use crate::{Error, Mirror, Result, validate_branch_name};
 
 /// What tools leave behind and nobody means to commit, where the repository itself says nothing about it.
@@ -33,12 +34,12 @@ pub struct WorkspaceSpec<'a> {
 /// Makes a clone of the mirror in an empty or missing directory.
 pub async fn prepare_workspace(mirror: &Mirror, dir: &Path, spec: WorkspaceSpec<'_>) -> Result<()> {
     validate_branch_name(spec.branch)?;
-    let commit =
-        mirror.branch_commit(spec.branch).await?.ok_or_else(|| Error::UnknownRef(spec.branch.to_owned()))?;
+    let [branches, tags] = mirror.refs_below(["refs/heads/", "refs/tags/"]).await?;
+    let commit = branches.get(spec.branch).ok_or_else(|| Error::UnknownRef(spec.branch.to_owned()))?;
     let dir = absolute(dir)?;
     make_empty(&dir)?;
-    init(mirror, &dir, spec, &commit).await?;
-    write_refs(mirror, &dir, spec.branch, &commit).await?;
+    init(mirror, &dir, spec, commit).await?;
+    write_refs(&dir, spec.branch, &branches, &tags)?;
     borrowed(mirror, &dir, "checkout")
         .args(["--quiet", "--force", spec.branch, "--"])
         .limit(LONG)
@@ -112,14 +113,16 @@ fn clone_settings(spec: WorkspaceSpec<'_>) -> String {
 }
 
 /// The branch, and what `origin` has as far as a fresh clone would know it.
-async fn write_refs(mirror: &Mirror, dir: &Path, branch: &str, commit: &str) -> Result<()> {
-    let mut packed = format!("{commit} refs/heads/{branch}\n");
-    for (name, at) in mirror.refs("refs/").await? {
-        if let Some(name) = name.strip_prefix("heads/") {
-            packed.push_str(&format!("{at} refs/remotes/origin/{name}\n"));
-        } else if name.starts_with("tags/") {
-            packed.push_str(&format!("{at} refs/{name}\n"));
+fn write_refs(dir: &Path, branch: &str, branches: &Refs, tags: &Refs) -> Result<()> {
+    let mut packed = String::new();
+    for (name, at) in branches {
+        if name == branch {
+            packed.push_str(&format!("{at} refs/heads/{name}\n"));
         }
+        packed.push_str(&format!("{at} refs/remotes/origin/{name}\n"));
+    }
+    for (name, at) in tags {
+        packed.push_str(&format!("{at} refs/tags/{name}\n"));
     }
     fs::write(dir.join(".git/packed-refs"), packed).map_err(Error::io("writing the clone's refs"))
 }

@@ -5,11 +5,10 @@
 //! for creating.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use serde_json::json;
 use sunaba_engine::SandboxTrigger;
-use sunaba_git::{WorkspaceSpec, prepare_workspace};
+use sunaba_git::{TreeFile, WorkspaceSpec, prepare_workspace};
 use sunaba_sandbox::{CreateRequest, HostPlaces, Prepared, Provider, StartRequest};
 use sunaba_store::{NewToken, SandboxChange};
 use sunaba_types::shim::{Bind, HOME_INSIDE, Layer, WORKER_INSIDE, WORKSPACE_INSIDE};
@@ -22,10 +21,7 @@ use crate::record::record;
 use crate::repository_file::{self, RepositoryFile};
 use crate::setup::{self, Laid};
 use crate::work::{self, Base, Work};
-use crate::{Error, Parts, policy};
-
-/// How often it is looked whether a tunnel is open.
-const TUNNEL_POLL: Duration = Duration::from_millis(100);
+use crate::{Error, Parts, call_back, policy};
 
 /// How many of a kind may go on at once.
 #[derive(Debug)]
@@ -50,6 +46,7 @@ pub(crate) struct BringUp<'a> {
 struct Decided {
     work: Work,
     base: Base,
+    files: Vec<TreeFile>,
     file: RepositoryFile,
     request: CreateRequest,
     toolchains: Vec<String>,
@@ -60,10 +57,16 @@ struct Decided {
 impl BringUp<'_> {
     /// Makes the branch, the clone, the token and the door, and starts the worker.
     pub(crate) async fn run(&self) -> Result<(), Error> {
-        let decided = {
+        let (decided, prepared) = {
             let _permit = self.gates.starts.acquire().await;
             self.begin().await?;
-            self.decide().await?
+            let work = work::find(self.parts, self.sandbox).await?;
+            let request = policy::create_request(&self.parts.settings, self.sandbox, &work.project);
+            // Neither needs the other, and each takes its time: git its programs, the provider its disk. Both are
+            // waited for even if one fails, so that nothing is still being made when what was made is deleted.
+            let made = request.clone();
+            let (decided, prepared) = tokio::join!(self.decide(work, request), self.create(&made));
+            (decided?, prepared?)
         };
         let egress = policy::egress(self.parts, self.sandbox, &decided.work.project, &decided.file).await?;
         let laid = self.set_up(&decided).await?;
@@ -72,7 +75,7 @@ impl BringUp<'_> {
         let token = self.mint_token().await?;
         let _permit = self.gates.starts.acquire().await;
         let deadline = self.parts.settings.creating_deadline;
-        tokio::time::timeout(deadline, self.start(&decided, laid.as_ref(), &token))
+        tokio::time::timeout(deadline, self.start(&decided, &prepared, laid.as_ref(), &token))
             .await
             .map_err(|_| Error::TooSlow { what: "bringing up the sandbox", seconds: deadline.as_secs() })?
     }
@@ -95,11 +98,18 @@ impl BringUp<'_> {
         Ok(())
     }
 
-    async fn decide(&self) -> Result<Decided, Error> {
+    async fn create(&self, request: &CreateRequest) -> Result<Prepared, Error> {
+        let deadline = self.parts.settings.creating_deadline;
+        let created = tokio::time::timeout(deadline, self.provider.create(&self.sandbox.id, request)).await;
+        let too_slow = |_| Error::TooSlow { what: "making the sandbox", seconds: deadline.as_secs() };
+        Ok(created.map_err(too_slow)??)
+    }
+
+    async fn decide(&self, work: Work, request: CreateRequest) -> Result<Decided, Error> {
         let (parts, sandbox) = (self.parts, self.sandbox);
-        let work = work::find(parts, sandbox).await?;
         let base = work::lay_base(parts, sandbox, &work).await?;
-        let file = repository_file::read(&base.mirror, &base.commit).await?;
+        let files = base.mirror.files_at(&base.commit).await?;
+        let file = repository_file::read(&base.mirror, &files).await?;
         let (toolchains, refused) = toolchains(&work.project.settings.toolchains, &file);
         self.warn(&file.unknown, &refused).await;
         let mut binds = vec![Bind {
@@ -112,9 +122,8 @@ impl BringUp<'_> {
             target: path.clone(),
             writable: false,
         }));
-        let request = policy::create_request(&parts.settings, sandbox, &work.project);
         let root_fs = work.project.settings.root_fs.clone().or_else(|| parts.settings.root_fs.clone());
-        Ok(Decided { work, base, file, request, toolchains, binds, root_fs })
+        Ok(Decided { work, base, files, file, request, toolchains, binds, root_fs })
     }
 
     /// Says what of the repository's wishes was left out.
@@ -129,7 +138,7 @@ impl BringUp<'_> {
     }
 
     async fn set_up(&self, decided: &Decided) -> Result<Option<Laid>, Error> {
-        let Decided { work, base, file, request, toolchains, binds, root_fs } = decided;
+        let Decided { work, base, files, file, request, toolchains, binds, root_fs } = decided;
         let command = work.project.settings.setup_command.as_deref().or(file.setup.as_deref());
         let wanted = setup::Wanted {
             parts: self.parts,
@@ -139,6 +148,7 @@ impl BringUp<'_> {
             mirror: &base.mirror,
             branch: &base.branch,
             base: &base.commit,
+            files,
             base_is_of_source: base.is_of_source,
             command,
             request,
@@ -151,10 +161,15 @@ impl BringUp<'_> {
         Box::pin(setup::prepare(&wanted)).await
     }
 
-    /// Makes the sandbox and starts the worker in it.
-    async fn start(&self, decided: &Decided, laid: Option<&Laid>, token: &str) -> Result<(), Error> {
+    /// Furnishes the sandbox and starts the worker in it.
+    async fn start(
+        &self,
+        decided: &Decided,
+        prepared: &Prepared,
+        laid: Option<&Laid>,
+        token: &str,
+    ) -> Result<(), Error> {
         let id = &self.sandbox.id;
-        let prepared = self.provider.create(id, &decided.request).await?;
         let mut request = StartRequest {
             binds: decided.binds.clone(),
             root_fs: decided.root_fs.clone(),
@@ -162,7 +177,7 @@ impl BringUp<'_> {
             ..StartRequest::default()
         };
         let mut tunnel_url = None;
-        match &prepared {
+        match prepared {
             Prepared::Here(places) => {
                 request.layers = laid.map(layers).unwrap_or_default();
                 self.furnish(decided, laid, places).await?;
@@ -183,7 +198,7 @@ impl BringUp<'_> {
         self.provider.start(id, request).await?;
         match prepared {
             Prepared::Here(_) => Ok(()),
-            Prepared::Elsewhere => self.tunnel_opened().await,
+            Prepared::Elsewhere => call_back::wait(self.parts, &**self.provider, id).await,
         }
     }
 
@@ -215,14 +230,6 @@ impl BringUp<'_> {
             ))
         })?;
         Ok(format!("{}/w/{token}/tunnel", base.trim_end_matches('/')))
-    }
-
-    /// Waits for the call back from inside. The caller bounds it.
-    async fn tunnel_opened(&self) -> Result<(), Error> {
-        while !self.parts.doors.has_tunnel(&self.sandbox.id) {
-            tokio::time::sleep(TUNNEL_POLL).await;
-        }
-        Ok(())
     }
 
     async fn mint_token(&self) -> Result<String, Error> {

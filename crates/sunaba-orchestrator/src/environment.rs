@@ -66,6 +66,9 @@ pub(crate) fn worker_env(settings: &Settings, sandbox: &Sandbox, work: &Work, to
     }
     if let Some(url) = &told.tunnel_url {
         set("SUNABA_TUNNEL_URL", url);
+        if let Some(authority) = &settings.public_url_ca {
+            set("SUNABA_TUNNEL_CA", authority);
+        }
         set("CLONE_URL", &format!("{GIT_REMOTE_INSIDE}/{}", work.project.id));
     }
     for who in ["AUTHOR", "COMMITTER"] {

@@ -10,6 +10,7 @@
 //! ```
 
 mod bring_up;
+mod call_back;
 mod capacity;
 mod driver;
 mod ending;

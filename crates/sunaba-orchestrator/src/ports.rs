@@ -37,6 +37,8 @@ pub struct Settings {
     pub layers_root: PathBuf,
     /// The address under which sandboxes on other machines reach the server.
     pub public_url: Option<String>,
+    /// The private certificate authority of that address, in PEM; none means that every image trusts it.
+    pub public_url_ca: Option<String>,
     /// What sandboxes of a project that has not decided may reach.
     pub default_egress: Egress,
     /// The root file system of local sandboxes whose project names none.
@@ -79,6 +81,7 @@ impl Settings {
             layers_root: data_dir.join("layers"),
             data_dir,
             public_url: None,
+            public_url_ca: None,
             default_egress: Egress::default(),
             root_fs: None,
             pids: 4096,

@@ -9,7 +9,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 use serde_saphyr::Spanned;
-use sunaba_git::Mirror;
+use sunaba_git::{Mirror, TreeFile};
 use sunaba_types::{Egress, EgressPreset};
 
 use crate::Error;
@@ -35,9 +35,9 @@ pub(crate) struct RepositoryFile {
     pub(crate) unknown: Vec<String>,
 }
 
-/// Reads the file at a commit; nothing is set where there is none.
-pub(crate) async fn read(mirror: &Mirror, commit: &str) -> Result<RepositoryFile, Error> {
-    let Some(bytes) = mirror.read_file_at(commit, NAME, MAX_BYTES).await? else {
+/// Reads the file among those of a commit; nothing is set where there is none.
+pub(crate) async fn read(mirror: &Mirror, files: &[TreeFile]) -> Result<RepositoryFile, Error> {
+    let Some(bytes) = mirror.read_file(files, NAME, MAX_BYTES).await? else {
         return Ok(RepositoryFile::default());
     };
     let text =

@@ -52,11 +52,7 @@ pub(crate) async fn lay_base(parts: &Parts, sandbox: &Sandbox, work: &Work) -> R
     let guard = parts.git_locks.lock(project.id.as_str()).await;
     let mirror = Mirror::ensure(parts.mirror_path(&project.id), source).await?.with_credential(credential);
     mirror.fetch().await?;
-    let branch = find_or_make_branch(&mirror, work).await?;
-    let commit = mirror
-        .branch_commit(&branch)
-        .await?
-        .ok_or_else(|| Error::Missing(format!("the branch {branch} is not in the mirror")))?;
+    let (branch, commit) = find_or_make_branch(&mirror, work).await?;
     let is_of_source = mirror.source_has(&project.default_branch, &commit).await?;
     drop(guard);
     let change = SandboxChange {
@@ -79,11 +75,12 @@ async fn credential(parts: &Parts, project: &Project) -> Result<Option<Credentia
     Ok(None)
 }
 
-async fn find_or_make_branch(mirror: &Mirror, work: &Work) -> Result<String, Error> {
+/// The branch's name and the commit it is at.
+async fn find_or_make_branch(mirror: &Mirror, work: &Work) -> Result<(String, String), Error> {
     if let Some(name) = &work.ticket.branch_name
-        && mirror.branch_commit(name).await?.is_some()
+        && let Some(commit) = mirror.branch_commit(name).await?
     {
-        return Ok(name.clone());
+        return Ok((name.clone(), commit));
     }
     let base = mirror.resolve(&work.project.default_branch).await?;
     let name = mirror
@@ -94,5 +91,5 @@ async fn find_or_make_branch(mirror: &Mirror, work: &Work) -> Result<String, Err
         )
         .await?;
     mirror.create_branch(&name, &base).await?;
-    Ok(name)
+    Ok((name, base))
 }

@@ -104,7 +104,10 @@ async fn a_private_repository_opens_with_its_token_and_the_token_stays_in_memory
     assert!(refused.to_string().contains("GIT_TOKEN"), "{refused}");
 
     let mirror = fetch(&world, &url, Some(TOKEN)).await.unwrap();
-    assert_eq!(mirror.read_file_at("main", "README.md", 100).await.unwrap().unwrap(), b"hello\n");
+    assert_eq!(
+        mirror.read_file(&mirror.files_at("main").await.unwrap(), "README.md", 100).await.unwrap().unwrap(),
+        b"hello\n"
+    );
     assert!(!web.shown().is_empty());
     assert!(!holds(mirror.dir(), TOKEN), "the token is in a file of the mirror");
 }

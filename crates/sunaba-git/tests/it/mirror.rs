@@ -27,6 +27,29 @@ async fn a_mirror_follows_its_source_and_keeps_sandbox_branches() {
 }
 
 #[tokio::test]
+async fn a_source_that_has_nothing_new_is_not_fetched_and_a_moved_tag_is_new() {
+    let world = World::new();
+    git(&world.repo, &["tag", "v1"]);
+    let mirror = world.mirror().await;
+    mirror.fetch().await.unwrap();
+    let first = mirror.resolve("v1").await.unwrap();
+    // A fetch would want to list what the source can give, which it cannot without its objects.
+    let (objects, aside) = (world.repo.join(".git/objects"), world.repo.join(".git/objects.aside"));
+    std::fs::rename(&objects, &aside).unwrap();
+    std::fs::create_dir(&objects).unwrap();
+    mirror.fetch().await.expect("nothing is new, so nothing is asked for");
+    std::fs::remove_dir(&objects).unwrap();
+    std::fs::rename(&aside, &objects).unwrap();
+    git(&world.repo, &["checkout", "-q", "--detach"]);
+    let second = world.commit("README.md", "tagged\n");
+    git(&world.repo, &["tag", "-f", "v1"]);
+    git(&world.repo, &["checkout", "-q", "main"]);
+    mirror.fetch().await.unwrap();
+    assert_eq!(mirror.resolve("v1").await.unwrap(), second);
+    assert_ne!(first, second);
+}
+
+#[tokio::test]
 async fn a_branch_removed_or_turned_into_a_directory_is_followed() {
     let world = World::new();
     git(&world.repo, &["branch", "a"]);
@@ -47,10 +70,11 @@ async fn a_branch_name_is_free_here_and_at_the_source() {
     assert_eq!(name().await.unwrap(), "feature/12345678-say-hello");
     mirror.create_branch("feature/12345678-say-hello", "main").await.unwrap();
     assert_eq!(name().await.unwrap(), "feature/12345678-say-hello-2");
-    // Known at the source only, and not fetched yet.
+    // Somebody's own at the source.
     git(&world.repo, &["branch", "feature/12345678-say-hello-2"]);
-    assert_eq!(name().await.unwrap(), "feature/12345678-say-hello-3");
     git(&world.repo, &["branch", "docs"]);
+    mirror.fetch().await.unwrap();
+    assert_eq!(name().await.unwrap(), "feature/12345678-say-hello-3");
     assert_eq!(
         mirror.unique_branch_name("docs", "tkt_12345678", "Say hello").await.unwrap(),
         "docs-12345678-say-hello"

@@ -17,7 +17,7 @@ async fn a_commit_is_read_without_its_work_tree() {
     let link = &files[1];
     assert!(matches!(link, TreeFile { ordinary: false, .. }), "{link:?}");
 
-    let read = async |path: &str, max| mirror.read_file_at(&commit, path, max).await;
+    let read = async |path: &str, max| mirror.read_file(&files, path, max).await;
     assert_eq!(read("README.md", 100).await.unwrap().unwrap(), b"hello\n");
     assert_eq!(read("sub/go.sum", 5).await.unwrap().unwrap(), b"sums\n");
     for nothing in ["link", "sub", "absent", "*.md", "../repo/README.md"] {

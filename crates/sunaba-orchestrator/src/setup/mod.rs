@@ -49,8 +49,9 @@ pub(crate) struct Wanted<'a> {
     pub(crate) project: &'a sunaba_types::Project,
     pub(crate) mirror: &'a Mirror,
     pub(crate) branch: &'a str,
-    /// The commit that work starts from, and whether the source has it too.
+    /// The commit that work starts from, what it holds, and whether the source has it too.
     pub(crate) base: &'a str,
+    pub(crate) files: &'a [TreeFile],
     pub(crate) base_is_of_source: bool,
     /// The command that is set; none lets it be guessed.
     pub(crate) command: Option<&'a str>,
@@ -77,10 +78,9 @@ pub(crate) fn setup_id(id: &SandboxId) -> Result<SandboxId, Error> {
 /// What is to be laid under the sandbox: found, or made now. Nothing when there is nothing to set up or the
 /// command gave nothing; the log says which.
 pub(crate) async fn prepare(wanted: &Wanted<'_>) -> Result<Option<Laid>, Error> {
-    let files = wanted.mirror.files_at(wanted.base).await?;
-    let Some(plan) = plan::choose(wanted.command, &files) else { return Ok(None) };
+    let Some(plan) = plan::choose(wanted.command, wanted.files) else { return Ok(None) };
     let ground = Ground {
-        files: &files,
+        files: wanted.files,
         provider: wanted.provider.name(),
         base: wanted.root_fs.or(wanted.request.image.as_deref()),
         toolchains: wanted.toolchains,
@@ -102,7 +102,7 @@ pub(crate) async fn prepare(wanted: &Wanted<'_>) -> Result<Option<Laid>, Error> 
         record(wanted.parts, wanted.id, EVENT, &nothing.payload).await;
         return Ok(None);
     }
-    run(wanted, &plan, &key, &files).await
+    run(wanted, &plan, &key, wanted.files).await
 }
 
 fn take(wanted: &Wanted<'_>, key: &str) -> Result<Option<Laid>, Error> {
