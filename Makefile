@@ -14,8 +14,11 @@ build:
 test: setup-test ## everything CI runs, with the counts at the end
 	cargo run --quiet --profile $(PROFILE) -p xtask -- test
 
-soak: setup ## the fault and random suites for hours instead of a minute
-	SUNABA_BUSY_SECONDS=60 SUNABA_KILLS=$${SUNABA_KILLS:-50} cargo test --profile $(PROFILE) -p sunaba -p sunaba-store-sqlite -- --nocapture kill busy
+soak: setup build ## the fault and random suites for hours instead of a minute
+	SUNABA_BUSY_SECONDS=60 SUNABA_KILLS=$${SUNABA_KILLS:-50} \
+	SUNABA_SANDBOX_KILLS=$${SUNABA_SANDBOX_KILLS:-500} SUNABA_SANDBOX_SECONDS=$${SUNABA_SANDBOX_SECONDS:-1800} \
+	SUNABA_CONTAINER_KILLS=$${SUNABA_CONTAINER_KILLS:-100} SUNABA_CONTAINER_SECONDS=$${SUNABA_CONTAINER_SECONDS:-1800} \
+	cargo test --profile $(PROFILE) -p sunaba -p sunaba-store-sqlite -- --nocapture kill busy
 
 bench: setup release ## the speeds of the design, beside the limits of what they stand on
 	cargo run --quiet --release -p sunaba-bench

@@ -267,4 +267,10 @@ pub trait Provider: Send + Sync + fmt::Debug {
 
     /// Everything that was looked at, for people. Looks anew each time.
     async fn report(&self) -> Report;
+
+    /// For an orderly end of the server: takes back what is there for all sandboxes together, unless one needs
+    /// it. Nothing more is asked of this provider afterwards.
+    async fn close(&self) -> Result<(), Error> {
+        Ok(())
+    }
 }

@@ -8,8 +8,9 @@ use std::process::{Child, Command, Stdio};
 use nix::unistd::{AccessFlags, access};
 use sunaba_types::shim::Limits;
 
-use super::group::{Groups, probe_name, set_limits};
+use super::group::{Groups, set_limits};
 use super::mounts::{Mounted, View};
+use super::own::probe_name;
 use super::{Controller, Hierarchy, Version};
 
 /// What of a version 2 hierarchy is handed down to the groups of sandboxes.

@@ -8,17 +8,15 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use sunaba_types::shim::{Limits, ResourceUse};
 
+use super::own::{self, SHIMS};
 use super::{Controller, Hierarchy, Version};
 use crate::process;
 
-/// The group that shims live in: outside every sandbox's limits and outside the server's own group.
-const SHIMS: &str = "shims";
-const PROBE_PREFIX: &str = "probe-";
 /// How long an emptied group may take to be removable: its last process is still being buried.
 const REMOVAL_DEADLINE: Duration = Duration::from_secs(5);
 const REMOVAL_POLL: Duration = Duration::from_millis(2);
-/// The same for the group of shims, which the next removal tries again.
-const PARENTS_DEADLINE: Duration = Duration::from_millis(300);
+/// How often a group is made again that vanishes as soon as it is there.
+const TRIES: usize = 50;
 const CPU_PERIOD_US: u64 = 100_000;
 /// The kernel refuses less.
 const CPU_QUOTA_MIN_US: u64 = 1_000;
@@ -30,39 +28,6 @@ pub struct Groups {
     /// The server's own group.
     tag: String,
     name: String,
-}
-
-/// A name for a group that is only tried out; it says who tries.
-pub(super) fn probe_name() -> String {
-    let name = format!("{PROBE_PREFIX}{}-{:?}", std::process::id(), std::thread::current().id());
-    name.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect()
-}
-
-/// Removes what a process that was killed in the middle of its try left.
-pub(super) fn sweep_probes(parent: &Path) {
-    let Ok(entries) = fs::read_dir(parent) else { return };
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        let owner =
-            name.to_str().and_then(|name| name.strip_prefix(PROBE_PREFIX)?.split('-').next()?.parse().ok());
-        if owner.is_some_and(|pid: i32| process::start_time(pid).is_none()) {
-            let _ = fs::remove_dir(entry.path());
-        }
-    }
-}
-
-/// Names of sandboxes that have a group here.
-pub fn leftovers(hierarchies: &[Hierarchy], tag: &str) -> Vec<String> {
-    let mut names: Vec<String> = hierarchies
-        .iter()
-        .filter_map(|hierarchy| fs::read_dir(hierarchy.base.join(tag)).ok())
-        .flatten()
-        .filter_map(|entry| entry.ok().filter(|entry| entry.path().is_dir())?.file_name().into_string().ok())
-        .filter(|name| name != SHIMS && !name.starts_with(PROBE_PREFIX))
-        .collect();
-    names.sort();
-    names.dedup();
-    names
 }
 
 impl Groups {
@@ -107,18 +72,24 @@ impl Groups {
 
     /// The server's group goes with its last sandbox, so it may vanish between the two steps.
     fn make_dir(&self, hierarchy: &Hierarchy, dir: &Path) -> io::Result<()> {
-        for _ in 0..20 {
+        for _ in 0..TRIES {
             let parent = hierarchy.base.join(&self.tag);
             make_one(&parent)?;
             if hierarchy.version == Version::V2 {
                 hand_down(hierarchy, &parent);
             }
             match make_one(dir) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                other => return other,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+                Ok(()) => {}
             }
+            if hierarchy.version == Version::V2 {
+                // In between another may have removed it and made it anew, and handed down nothing yet.
+                hand_down(hierarchy, &parent);
+            }
+            return Ok(());
         }
-        Err(io::Error::other("the server's own group keeps vanishing"))
+        Err(vanishing())
     }
 
     /// Moves this process in; what it starts from here on is born inside.
@@ -132,12 +103,29 @@ impl Groups {
 
     /// Moves this process out of the sandbox's groups, and out of the server's, into that of the shims.
     pub fn leave(&self) -> io::Result<()> {
-        for hierarchy in &self.hierarchies {
-            let shims = hierarchy.base.join(&self.tag).join(SHIMS);
+        self.take_out(own_pid())
+    }
+
+    pub(super) fn take_out(&self, pid: i32) -> io::Result<()> {
+        self.hierarchies.iter().try_for_each(|hierarchy| self.to_shims(hierarchy, pid))
+    }
+
+    /// Whoever removes the last of the other sandboxes removes this group too, for as long as nobody is in it.
+    fn to_shims(&self, hierarchy: &Hierarchy, pid: i32) -> io::Result<()> {
+        let shims = hierarchy.base.join(&self.tag).join(SHIMS);
+        let list = shims.join("cgroup.procs");
+        for _ in 0..TRIES {
             self.make_dir(hierarchy, &shims).map_err(named(&shims))?;
-            write(&shims.join("cgroup.procs"), &own_pid().to_string())?;
+            let moved = OpenOptions::new()
+                .write(true)
+                .open(&list)
+                .and_then(|mut file| file.write_all(pid.to_string().as_bytes()));
+            match moved {
+                Err(error) if has_vanished(&error) => {}
+                other => return other.map_err(named(&list)),
+            }
         }
-        Ok(())
+        Err(vanishing())
     }
 
     /// Every process inside, but this one.
@@ -192,19 +180,7 @@ impl Groups {
 
     /// Removes the server's own groups where nothing is left in them. A shim that has just ended is waited for.
     pub fn remove_parents(&self) {
-        let deadline = Instant::now() + PARENTS_DEADLINE;
-        for hierarchy in &self.hierarchies {
-            let parent = hierarchy.base.join(&self.tag);
-            sweep_probes(&parent);
-            // Another sandbox keeps it, and will remove it when it goes.
-            while leftovers(std::slice::from_ref(hierarchy), &self.tag).is_empty() && parent.exists() {
-                let _ = fs::remove_dir(parent.join(SHIMS));
-                if fs::remove_dir(&parent).is_ok() || Instant::now() >= deadline {
-                    break;
-                }
-                std::thread::sleep(REMOVAL_POLL);
-            }
-        }
+        own::remove_empty(&self.hierarchies, &self.tag);
     }
 
     /// How many processes the kernel killed for want of memory.
@@ -289,6 +265,15 @@ fn settings(hierarchy: &Hierarchy, limits: &Limits) -> Vec<(&'static str, String
         all.push(("pids.max", pids.to_string(), true));
     }
     all
+}
+
+/// A group that was removed while it was open has no device any more.
+fn has_vanished(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(nix::errno::Errno::ENODEV as i32)
+}
+
+fn vanishing() -> io::Error {
+    io::Error::other("the server's own group keeps vanishing")
 }
 
 fn make_one(dir: &Path) -> io::Result<()> {

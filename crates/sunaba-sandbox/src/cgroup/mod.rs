@@ -9,10 +9,12 @@
 mod find;
 mod group;
 mod mounts;
+mod own;
 
 pub use find::{Seen, find, look};
-pub use group::{Groups, leftovers};
+pub use group::Groups;
 pub use mounts::View;
+pub use own::{leftovers, remove_empty};
 
 use std::path::{Path, PathBuf};
 

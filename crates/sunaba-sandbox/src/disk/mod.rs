@@ -41,7 +41,7 @@ const LOCK_FILE: &str = ".disks.lock";
 const PATIENCE: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(2);
 /// The same for the common mount, which the next removal tries again.
-const MOUNTS_PATIENCE: Duration = Duration::from_millis(500);
+const MOUNTS_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The disks of one server.
 #[derive(Debug, Clone)]
@@ -97,6 +97,15 @@ impl Disks {
         image::await_freed(&image, PATIENCE)?;
         for path in [image.clone(), image::unfinished(&image)] {
             absent_is_fine(fs::remove_file(path))?;
+        }
+        Ok(())
+    }
+
+    /// Removes the common mount where a disk that went could not take it along.
+    pub fn close(&self) -> io::Result<()> {
+        if self.root.join(MOUNTS_DIR).exists() {
+            let _lock = self.lock()?;
+            self.remove_mounts_dir();
         }
         Ok(())
     }
@@ -293,6 +302,28 @@ mod tests {
         disks.try_out().unwrap();
         assert!(!left.exists() && !root.join(MOUNTS_DIR).exists());
         assert_eq!(loops_of(&root), Vec::<PathBuf>::new());
+    }
+
+    #[test]
+    fn the_common_mount_goes_at_the_latest_with_the_server() {
+        if !nix::unistd::geteuid().is_root() {
+            println!("left out: only root can mount images");
+            return;
+        }
+        let root = tempfile::tempdir().unwrap();
+        let disks = Disks::new(root.path());
+        disks.close().unwrap();
+        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0, "nothing was there and nothing is made");
+        // As a server leaves it that is killed between the last disk's end and its own.
+        disks.make_mounts_dir().unwrap();
+        fs::create_dir(root.path().join("one")).unwrap();
+        disks.attach("one", DISK_MIN_BYTES).unwrap();
+        disks.close().unwrap();
+        assert_eq!(disks.names(), ["one"], "what is in use stays");
+        unmount_all(&disks.place("one")).unwrap();
+        fs::remove_dir(disks.place("one")).unwrap();
+        disks.close().unwrap();
+        assert!(!root.path().join(MOUNTS_DIR).exists());
     }
 
     #[test]

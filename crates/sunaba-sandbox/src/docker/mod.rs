@@ -383,6 +383,14 @@ impl Provider for DockerProvider {
             },
         }
     }
+
+    async fn close(&self) -> Result<(), Error> {
+        let disks = crate::disk::Disks::new(&self.options.root);
+        crate::local::blocking(move || {
+            disks.close().map_err(Error::backend("remove the disks' common mount"))
+        })
+        .await
+    }
 }
 
 impl DockerProvider {

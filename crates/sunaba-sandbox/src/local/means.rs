@@ -2,7 +2,7 @@
 
 use sunaba_types::Enforcement;
 
-use super::LocalProvider;
+use super::{LocalProvider, blocking};
 use crate::cgroup::{self, Controller, Hierarchy};
 use crate::{Error, Isolation, probe};
 
@@ -38,11 +38,13 @@ impl LocalProvider {
 
     async fn find_means(&self) -> Means {
         let sampling = || Means { hierarchies: Vec::new(), images: Err("told to sample".to_owned()) };
-        if self.keeping == Keeping::Sampling {
+        // Held before the question, so that a look either is waited for at the end or does not begin.
+        let _under_way = self.looks.token();
+        if self.keeping == Keeping::Sampling || self.looks.is_closed() {
             return sampling();
         }
         let (root, disks, separate) = (self.options.root.clone(), self.disks(), self.separate_users);
-        let found = tokio::task::spawn_blocking(move || Means {
+        let found = self.looks.spawn_blocking(move || Means {
             hierarchies: cgroup::find(&cgroup::View::default(), &cgroup::tag(&root)),
             images: match separate {
                 true => disks.try_out().map_err(|error| error.to_string()),
@@ -50,6 +52,20 @@ impl LocalProvider {
             },
         });
         found.await.unwrap_or_else(|_| sampling())
+    }
+
+    /// Waits for looks at the host, which the end of this process would cut off before they removed what they
+    /// made, and removes what no sandbox needs.
+    pub(super) async fn take_back(&self) -> Result<(), Error> {
+        self.looks.close();
+        self.looks.wait().await;
+        let hierarchies = self.means.get().map(|means| means.hierarchies.clone()).unwrap_or_default();
+        let (root, disks) = (self.options.root.clone(), self.disks());
+        blocking(move || {
+            cgroup::remove_empty(&hierarchies, &cgroup::tag(&root));
+            disks.close().map_err(Error::backend("remove the disks' common mount"))
+        })
+        .await
     }
 
     /// What holds here, found out anew.

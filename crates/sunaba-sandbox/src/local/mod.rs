@@ -66,6 +66,8 @@ pub struct LocalProvider {
     seccomp: bool,
     /// Waits for the shims this process started, so that none stays a zombie.
     reapers: TaskTracker,
+    /// Looks at the host that are under way: each makes something and removes it again.
+    looks: TaskTracker,
     /// What keeps limits here; it does not change while the host is up.
     means: tokio::sync::OnceCell<Means>,
     /// What the host enforces; asked for at every start.
@@ -88,6 +90,7 @@ impl LocalProvider {
             keeping: Keeping::Best,
             seccomp: true,
             reapers: TaskTracker::new(),
+            looks: TaskTracker::new(),
             means: tokio::sync::OnceCell::new(),
             isolation: tokio::sync::OnceCell::new(),
         })

@@ -169,13 +169,26 @@ impl Provider for LocalProvider {
     }
 
     async fn report(&self) -> Report {
-        let isolation = self.probe_isolation().await;
-        let findings =
-            probe::findings(&probe::Host::default(), &self.options.root, isolation.as_ref().err()).await;
-        Report { isolation: isolation.ok(), findings }
+        let nothing = || Report { isolation: None, findings: Vec::new() };
+        let (isolation, root) = (self.probe_isolation().await, self.options.root.clone());
+        let _under_way = self.looks.token();
+        if self.looks.is_closed() {
+            return nothing();
+        }
+        // Goes on when nobody waits for it any more, so that it removes what it made.
+        let look = self.looks.spawn(async move {
+            let unusable = isolation.as_ref().err();
+            let findings = probe::findings(&probe::Host::default(), &root, unusable).await;
+            Report { isolation: isolation.ok(), findings }
+        });
+        look.await.unwrap_or_else(|_| nothing())
     }
 
     async fn isolation(&self) -> Result<Isolation, Error> {
         self.isolation.get_or_try_init(|| self.probe_isolation()).await.cloned()
+    }
+
+    async fn close(&self) -> Result<(), Error> {
+        self.take_back().await
     }
 }

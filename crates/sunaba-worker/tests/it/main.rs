@@ -4,6 +4,7 @@
 
 mod adoption;
 mod bridge;
+mod closing;
 mod conformance;
 mod egress;
 mod guest;

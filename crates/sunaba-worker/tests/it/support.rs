@@ -34,6 +34,7 @@ pub(crate) fn clear(dir: &Path) {
             for id in provider.list().await.unwrap() {
                 provider.delete(&id).await.unwrap();
             }
+            provider.close().await.unwrap();
         });
     });
     let cleared = clearing.join();

@@ -33,6 +33,7 @@ pub(super) struct Parts {
     doors: Doors,
     gateway: GatewayState,
     orchestrator: Option<Orchestrator>,
+    providers: Providers,
 }
 
 /// The parts at work.
@@ -42,6 +43,7 @@ pub(super) struct Running {
     doors: Doors,
     gateway: GatewayState,
     tasks: TaskTracker,
+    providers: Providers,
 }
 
 impl Parts {
@@ -92,15 +94,15 @@ impl Parts {
 
         let orchestrator = config.orchestrator.enabled.then(|| {
             say_isolation(&providers);
-            orchestrator(config, &store, clock, &ways, locks, providers, secrets)
+            orchestrator(config, &store, clock, &ways, locks, providers.clone(), secrets)
         });
         let serving = Box::pin(sunaba_server::serve(listener, router, stop.clone()));
-        Ok(Self { store, state, serving, doors, gateway, orchestrator })
+        Ok(Self { store, state, serving, doors, gateway, orchestrator, providers })
     }
 
     /// Sets the parts to work.
     pub(super) fn start(self, stop: &CancellationToken) -> Running {
-        let Self { store, state, serving, doors, gateway, orchestrator } = self;
+        let Self { store, state, serving, doors, gateway, orchestrator, providers } = self;
         let tasks = TaskTracker::new();
         state.spawn_background();
         tasks.spawn(async move {
@@ -112,18 +114,24 @@ impl Parts {
             tasks.spawn(orchestrator.run(stop.clone()));
         }
         tasks.close();
-        Running { store, state, doors, gateway, tasks }
+        Running { store, state, doors, gateway, tasks, providers }
     }
 }
 
 impl Running {
-    /// Waits until everything has stopped, after the stop token was cancelled. The store is last.
+    /// Waits until everything has stopped, after the stop token was cancelled. The store is closed before the
+    /// providers take back what no sandbox needs: that may take a moment.
     pub(super) async fn stopped(self) {
         self.tasks.wait().await;
         self.doors.drained().await;
         self.gateway.drain().await;
         self.state.drained().await;
         self.store.close().await;
+        for (name, provider) in &self.providers {
+            if let Err(error) = provider.close().await {
+                tracing::warn!(provider = name, %error, "something that no sandbox needs stays behind");
+            }
+        }
     }
 }
 

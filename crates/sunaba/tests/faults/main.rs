@@ -4,7 +4,10 @@
 //! `SUNABA_KILLS` says how many kills (5 unless told), `SUNABA_SEED` repeats a run.
 
 mod api;
+mod dockerd;
 mod kill;
+#[path = "../shared/leavings.rs"]
+mod leavings;
 mod run;
 mod sandboxes;
 mod server;

@@ -5,24 +5,36 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use tokio::process::{Child, Command};
 
 use crate::api::http_client;
+use crate::leavings;
 
 /// A server under attack.
 pub(crate) struct Server {
     data: PathBuf,
     port: u16,
+    environment: Vec<(&'static str, String)>,
     child: Child,
 }
 
 impl Server {
     /// Starts one on a free port and waits until it is ready.
     pub(crate) async fn start(data: &Path) -> anyhow::Result<Self> {
+        Self::start_with(data, &[]).await
+    }
+
+    /// The same, with more settings.
+    pub(crate) async fn start_with(
+        data: &Path,
+        environment: &[(&'static str, String)],
+    ) -> anyhow::Result<Self> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let child = spawn(data, port)?;
-        let mut server = Self { data: data.to_owned(), port, child };
+        let child = spawn(data, port, environment)?;
+        let mut server = Self { data: data.to_owned(), port, environment: environment.to_vec(), child };
         server.wait_until_ready().await?;
         Ok(server)
     }
@@ -40,8 +52,17 @@ impl Server {
     /// Ends it without warning and starts it again on the same data and port.
     pub(crate) async fn kill_and_restart(&mut self) -> anyhow::Result<()> {
         self.child.kill().await.context("kill -9")?;
-        self.child = spawn(&self.data, self.port)?;
+        self.child = spawn(&self.data, self.port, &self.environment)?;
         self.wait_until_ready().await
+    }
+
+    /// Ends it in order.
+    pub(crate) async fn stop(&mut self) -> anyhow::Result<()> {
+        let pid = self.child.id().context("it runs")?;
+        kill(Pid::from_raw(pid.try_into()?), Signal::SIGTERM)?;
+        let status = tokio::time::timeout(Duration::from_secs(30), self.child.wait()).await??;
+        ensure!(status.success(), "the server ended with {status}");
+        Ok(())
     }
 
     async fn wait_until_ready(&mut self) -> anyhow::Result<()> {
@@ -62,11 +83,23 @@ impl Server {
     }
 }
 
-fn spawn(data: &Path, port: u16) -> anyhow::Result<Child> {
+impl Drop for Server {
+    /// Its sandboxes outlive it; a test must leave none.
+    fn drop(&mut self) {
+        let _ = self.child.start_kill();
+        while self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        leavings::clear(&self.data);
+    }
+}
+
+fn spawn(data: &Path, port: u16, environment: &[(&'static str, String)]) -> anyhow::Result<Child> {
     let log = std::fs::File::options().create(true).append(true).open(data.join("serve-test.log"))?;
     Command::new(env!("CARGO_BIN_EXE_sunaba"))
         .args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--data"])
         .arg(data)
+        .envs(environment.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log)

@@ -39,6 +39,7 @@ impl Drop for Background<'_> {
             let _ = kill(pid, Signal::SIGTERM);
             until("the end of the background server", || kill(pid, None).is_err());
         }
+        crate::leavings::clear(self.0);
     }
 }
 

@@ -4,6 +4,9 @@
 
 mod config;
 mod end_to_end;
+#[path = "../shared/leavings.rs"]
+mod leavings;
+mod orderly_end;
 mod refusals;
 mod sandboxes;
 mod serve;

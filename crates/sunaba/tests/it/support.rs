@@ -9,6 +9,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
+use crate::leavings;
+
 /// How long anything here may take.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
@@ -96,6 +98,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        leavings::clear(self.data.path());
     }
 }
 
