@@ -12,6 +12,7 @@ mod dialect;
 mod egress;
 mod git;
 mod model;
+mod patient;
 mod prices;
 mod record;
 mod router;
@@ -22,6 +23,7 @@ mod upstream;
 mod usage;
 
 pub use egress::{Egress, EgressSettings, Resolve, SystemResolver};
+pub use patient::{Keeps, Minds, Patient};
 pub use prices::{PriceError, PriceTable};
 pub use router::router;
 pub use script::{DEFAULT_SCRIPT, SCRIPT_MAX_BYTES, Script, ScriptError};

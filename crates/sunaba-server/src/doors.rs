@@ -7,6 +7,8 @@
 //! sandbox's id attached to every request, so that a token of another sandbox
 //! is refused; and closing the door ends what runs through it.
 
+mod egress;
+
 use std::collections::HashMap;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
@@ -25,19 +27,17 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::counted::Counted;
+use crate::counted::counted;
 use crate::descriptors;
 use crate::layers::gate::Door;
 use crate::serve::{accept_loop, connection};
 
 /// Most egress connections of one sandbox; each needs a second one to the outside.
 const EGRESS_MOST: usize = 64;
-/// How long a tunnelled stream waits for a place before it is dropped.
+/// How long a stream waits for a place before it is turned away.
 const PLACE_WAIT: Duration = Duration::from_secs(30);
 /// How long closing a door waits for what ran through it.
 const CLOSE_WAIT: Duration = Duration::from_secs(2);
-/// How long to wait after accepting failed (out of file descriptors, for example).
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// A connection, whatever carries it.
 pub trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -65,6 +65,8 @@ struct Passage {
     door: Door,
     gateway_places: Arc<Semaphore>,
     egress_places: Arc<Semaphore>,
+    egress_most: usize,
+    place_wait: Duration,
     /// Cancelled when the door closes.
     stop: CancellationToken,
     streams: TaskTracker,
@@ -85,6 +87,7 @@ pub struct Doors {
     open: Arc<Mutex<HashMap<SandboxId, Opened>>>,
     /// Passages in use, also of sandboxes that have no door on this host.
     passages: Arc<Mutex<HashMap<SandboxId, Weak<Passage>>>>,
+    place_wait: Duration,
     shutdown: CancellationToken,
     tasks: TaskTracker,
 }
@@ -93,7 +96,15 @@ impl Doors {
     /// Doors to this router; all close with `shutdown`.
     pub fn new(router: Router, shutdown: CancellationToken) -> Self {
         let tasks = TaskTracker::new();
-        Self { router, egress: None, open: Arc::default(), passages: Arc::default(), shutdown, tasks }
+        let (open, passages, place_wait) = (Arc::default(), Arc::default(), PLACE_WAIT);
+        Self { router, egress: None, open, passages, place_wait, shutdown, tasks }
+    }
+
+    /// Changes how long a connection waits for one of its sandbox's places.
+    #[must_use]
+    pub const fn with_place_wait(mut self, place_wait: Duration) -> Self {
+        self.place_wait = place_wait;
+        self
     }
 
     /// Lets sandboxes out through this proxy. Without it there is no second socket.
@@ -125,7 +136,7 @@ impl Doors {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone(), opened);
         if let Some((listener, handler)) = egress {
             let passage = Arc::clone(&passage);
-            self.tasks.spawn(async move { egress_loop(&listener, &passage, &handler).await });
+            self.tasks.spawn(async move { egress::take(&listener, &passage, &handler).await });
         }
         let router = self.router.clone();
         let most = descriptors::door_connections();
@@ -143,7 +154,7 @@ impl Doors {
     ) {
         let passage = self.passage(id);
         let Some(place) = passage.place(&passage.gateway_places).await else { return };
-        let stream = Counted::new(stream, place);
+        let stream = counted(stream, place);
         let serving =
             connection(stream, self.router.clone(), Some(passage.door.clone()), passage.stop.clone());
         passage.streams.track_future(serving).await;
@@ -156,9 +167,7 @@ impl Doors {
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     ) {
         let Some(handler) = &self.egress else { return };
-        let passage = self.passage(id);
-        let Some(place) = passage.place(&passage.egress_places).await else { return };
-        passage.egress(handler, Box::new(Counted::new(stream, place))).await;
+        self.passage(id).admit(handler, stream).await;
     }
 
     /// Stops listening, ends what runs through the door and removes the sockets.
@@ -211,10 +220,13 @@ impl Doors {
         }
         passages.retain(|_, passage| passage.strong_count() > 0);
         let most = descriptors::door_connections();
+        let egress_most = most.min(EGRESS_MOST);
         let passage = Arc::new(Passage {
             door: Door::of(id.clone()),
             gateway_places: Arc::new(Semaphore::new(most)),
-            egress_places: Arc::new(Semaphore::new(most.min(EGRESS_MOST))),
+            egress_places: Arc::new(Semaphore::new(egress_most)),
+            egress_most,
+            place_wait: self.place_wait,
             stop: self.shutdown.child_token(),
             streams: TaskTracker::new(),
         });
@@ -228,48 +240,9 @@ impl Passage {
     async fn place(&self, places: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
         tokio::select! {
             () = self.stop.cancelled() => None,
-            place = timeout(PLACE_WAIT, Arc::clone(places).acquire_owned()) => place.ok()?.ok(),
+            place = timeout(self.place_wait, Arc::clone(places).acquire_owned()) => place.ok()?.ok(),
         }
     }
-
-    /// Serves one stream until it is over or the door closes.
-    async fn egress(&self, handler: &Arc<dyn StreamHandler>, stream: BoxedStream) {
-        let serving = async {
-            tokio::select! {
-                () = self.stop.cancelled() => {}
-                () = handler.handle(self.door.sandbox_id.clone(), stream) => {}
-            }
-        };
-        self.streams.track_future(serving).await;
-    }
-}
-
-/// Takes egress connections until the door closes; past the sandbox's places, who comes waits in the queue.
-async fn egress_loop(listener: &UnixListener, passage: &Arc<Passage>, handler: &Arc<dyn StreamHandler>) {
-    let connections = TaskTracker::new();
-    loop {
-        let next = async {
-            let place = Arc::clone(&passage.egress_places).acquire_owned().await.map_err(io::Error::other)?;
-            let (stream, _) = listener.accept().await?;
-            Ok::<_, io::Error>(Counted::new(stream, place))
-        };
-        let accepted = tokio::select! {
-            () = passage.stop.cancelled() => break,
-            accepted = next => accepted,
-        };
-        match accepted {
-            Ok(stream) => {
-                let (passage, handler) = (Arc::clone(passage), Arc::clone(handler));
-                connections.spawn(async move { passage.egress(&handler, Box::new(stream)).await });
-            }
-            Err(error) => {
-                tracing::warn!(%error, "could not take an egress connection");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
-    connections.close();
-    connections.wait().await;
 }
 
 /// Listens on a socket that any user may connect to, in place of whatever was there.

@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
-use crate::counted::Counted;
+use crate::counted::counted;
 use crate::descriptors;
 use crate::layers::gate::Door;
 
@@ -79,7 +79,7 @@ pub(crate) async fn accept_loop<L: Accept>(
     loop {
         let next = async {
             let place = Arc::clone(&places).acquire_owned().await.map_err(io::Error::other)?;
-            Ok::<_, io::Error>(Counted::new(listener.accept_one().await?, place))
+            Ok::<_, io::Error>(counted(listener.accept_one().await?, place))
         };
         let accepted = tokio::select! {
             () = stop.cancelled() => break,

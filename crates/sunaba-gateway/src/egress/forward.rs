@@ -16,9 +16,9 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::headers::remove_hop_by_hop;
-use super::idle::Idle;
 use super::refusal;
 use super::request::Target;
+use super::traffic::Outside;
 
 /// How long greeting the other side may take; it is local work.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -27,7 +27,7 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) async fn forward(
     request: Request<Incoming>,
     target: &Target,
-    outside: Idle,
+    outside: Outside,
     drivers: &Mutex<JoinSet<()>>,
 ) -> Response<Body> {
     let Some(request) = rewritten(request, target) else {

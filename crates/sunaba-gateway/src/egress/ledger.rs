@@ -20,8 +20,8 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::idle::Traffic;
 use super::request::Target;
+use super::traffic::Traffic;
 
 /// Kinds of decisions that are told apart in one sandbox.
 const KINDS_MAX: usize = 256;

@@ -13,11 +13,11 @@ mod address;
 mod dial;
 mod forward;
 mod headers;
-mod idle;
 mod ledger;
 mod refusal;
 mod request;
 mod terms;
+mod traffic;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -36,10 +36,10 @@ use tokio::task::JoinSet;
 pub use address::{Resolve, SystemResolver};
 
 use dial::{Dialled, Failed};
-use idle::Idle;
 use ledger::{Ledger, Outcome, Verdict};
 use request::Target;
 use terms::TermsCache;
+use traffic::Outside;
 
 /// Largest head of a request.
 const HEAD_MAX_BYTES: usize = 32 * 1024;
@@ -105,7 +105,7 @@ struct Stream {
     /// Connections to the outside that plain requests use.
     drivers: Mutex<JoinSet<()>>,
     /// A tunnel that was promised; it begins when the client's side is handed over.
-    tunnel: Mutex<Option<(OnUpgrade, Idle)>>,
+    tunnel: Mutex<Option<(OnUpgrade, Outside)>>,
 }
 
 impl Egress {
@@ -190,7 +190,12 @@ impl Egress {
     }
 
     /// Decides, writes the decision down and dials; what is not to be is an answer.
-    async fn way_to(&self, id: &SandboxId, target: &Target, method: &Method) -> Result<Idle, Response<Body>> {
+    async fn way_to(
+        &self,
+        id: &SandboxId,
+        target: &Target,
+        method: &Method,
+    ) -> Result<Outside, Response<Body>> {
         let terms = self.inner.terms.of(id).await;
         let decided = match &terms {
             Ok(terms) => terms.decide(target),
@@ -218,7 +223,8 @@ impl Egress {
             }
         };
         let traffic = self.inner.ledger.decided(id, target, method, decided, outcome).await;
-        answer.map(|dialled: Dialled| Idle::new(dialled.stream, self.inner.settings.idle_timeout, traffic))
+        let patience = self.inner.settings.idle_timeout;
+        answer.map(|dialled: Dialled| traffic::outside(dialled.stream, patience, traffic))
     }
 
     async fn dial(&self, target: &Target) -> Result<Dialled, Failed> {

@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::time::Duration;
 
 use axum::routing::any;
 use sunaba_server::Doors;
@@ -185,6 +186,55 @@ async fn the_way_out_is_beside_the_door_and_closes_with_it() {
     stop.cancel();
     within("all doors closed", doors.drained()).await;
     assert_eq!(echo.0.lock().unwrap().last().unwrap(), "drained");
+}
+
+/// Everything that comes on a connection, to its end.
+async fn hear_out(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> String {
+    let mut answer = String::new();
+    within("the end", stream.read_to_string(&mut answer)).await.expect("it comes whole");
+    answer
+}
+
+#[tokio::test]
+async fn one_way_out_too_many_is_told_so_and_a_place_that_is_free_again_is_given() {
+    const MOST: usize = 64;
+    let app = TestApp::start().await;
+    let (greedy, other) = (app.work("greedy").await, app.work("other").await);
+    let doors = Doors::new(app.router.clone(), CancellationToken::new())
+        .with_egress(std::sync::Arc::new(Echo::default()))
+        .with_place_wait(Duration::from_secs(2));
+    let (dir, other_dir) = (app.path("greedy"), app.path("other"));
+    doors.open(&greedy.sandbox.id, &dir).await.expect("the door opens");
+    doors.open(&other.sandbox.id, &other_dir).await.expect("the door opens");
+    let mut line = vec![0; greedy.sandbox.id.as_str().len() + 1];
+    let mut held = Vec::new();
+    for _ in 0..MOST {
+        let mut stream = UnixStream::connect(dir.join("egress.sock")).await.expect("the way out is open");
+        within("the id", stream.read_exact(&mut line)).await.expect("it has a place");
+        held.push(stream);
+    }
+    // By socket and by tunnel: both count together.
+    let mut late = UnixStream::connect(dir.join("egress.sock")).await.expect("it is taken");
+    late.write_all(b"CONNECT example.org:443 HTTP/1.1\r\n\r\n").await.expect("it is taken");
+    let (mut near, far) = tokio::io::duplex(1024);
+    let (served, id) = (doors.clone(), greedy.sandbox.id.clone());
+    tokio::spawn(async move { served.serve_egress_stream(&id, far).await });
+    for answer in [hear_out(&mut late).await, hear_out(&mut near).await] {
+        assert_eq!(status(&answer), "503", "{answer}");
+        let (head, words) = answer.split_once("\r\n\r\n").expect("a whole answer");
+        assert!(words.contains("already has 64 connections") && words.contains("try again"), "{answer}");
+        assert!(head.contains("Retry-After: ") && head.contains(&format!("Content-Length: {}", words.len())));
+    }
+    let mut stream = UnixStream::connect(other_dir.join("egress.sock")).await.expect("the way out is open");
+    within("the id", stream.read_exact(&mut line)).await.expect("another sandbox has places of its own");
+
+    // One that waits gets the place that becomes free.
+    let (mut near, far) = tokio::io::duplex(1024);
+    let id = greedy.sandbox.id.clone();
+    drop(held.pop());
+    tokio::spawn(async move { doors.serve_egress_stream(&id, far).await });
+    within("the id", near.read_exact(&mut line)).await.expect("there is a place again");
+    assert_eq!(line, format!("{}\n", greedy.sandbox.id).into_bytes());
 }
 
 #[tokio::test]
