@@ -3,7 +3,7 @@
 
 use async_trait::async_trait;
 use sunaba_store::{
-    Error, OpenCall, Reserve, Reserved, Result, Settlement, Spender, Spending, SpendingStore, Writer,
+    Error, OpenCall, Reserve, Reserved, Result, Settlement, Spender, Spending, SpendingStore, Writer, no_room,
 };
 use sunaba_types::{CallId, ProjectSettings, Sandbox, SandboxId};
 
@@ -104,7 +104,7 @@ async fn caps(unit: &mut Unit, sandbox: &Sandbox) -> Result<Vec<(i64, String)>, 
                 ("sandbox", used.fetch_one(unit.sql()).await?)
             }
         };
-        caps.push((micros(usd) - used, exhausted(whose, usd, used)));
+        caps.push((micros(usd) - used, no_room(whose, micros(usd), used)));
     }
     if let Some(project) = &sandbox.project_id {
         let key = project.as_str();
@@ -117,16 +117,10 @@ async fn caps(unit: &mut Unit, sandbox: &Sandbox) -> Result<Vec<(i64, String)>, 
         let settings: ProjectSettings =
             readable(serde_json::from_str(&row.settings).ok(), "projects", "settings", key)?;
         if let Some(usd) = settings.total_budget_usd {
-            caps.push((micros(usd) - row.used, exhausted("project", usd, row.used)));
+            caps.push((micros(usd) - row.used, no_room("project", micros(usd), row.used)));
         }
     }
     Ok(caps)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "an amount that is shown to people")]
-fn exhausted(whose: &str, cap_usd: f64, used: i64) -> String {
-    let used = used as f64 / MICROS_PER_USD;
-    format!("the {whose}'s budget of ${cap_usd:.2} is used up: ${used:.4} is spent or reserved")
 }
 
 async fn insert(

@@ -31,7 +31,9 @@ pub use registry::{
     SandboxFilter, TaskFilter,
 };
 pub use secrets::{SECRETS_MAX, SecretName, SecretStore};
-pub use spending::{OpenCall, Reserve, Reserved, Settlement, Spender, Spending, SpendingStore};
+pub use spending::{
+    OpenCall, Reserve, Reserved, Settlement, Spender, Spending, SpendingStore, dollars, no_room,
+};
 pub use tokens::{NewToken, TokenStore};
 
 /// About how many bytes of payloads or contents one page holds: a page ends early at this size, with at

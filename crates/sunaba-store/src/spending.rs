@@ -101,6 +101,32 @@ pub struct Spending {
     pub cache_write_tokens: i64,
 }
 
+/// Why a cap has no room, in the words of [`crate::Error::Full`]: whose it is, how much it is and what is left.
+#[must_use]
+pub fn no_room(whose: &str, cap_micros: i64, used_micros: i64) -> String {
+    let (cap, used) = (dollars(cap_micros), dollars(used_micros));
+    match cap_micros - used_micros {
+        left @ 1.. if used_micros > 0 => {
+            format!(
+                "the {whose}'s budget of {cap} has only {} left ({used} is spent or reserved)",
+                dollars(left)
+            )
+        }
+        1.. => format!("the {whose}'s budget of {cap} is too small"),
+        _ => format!("the {whose}'s budget of {cap} is used up ({used} is spent or reserved)"),
+    }
+}
+
+/// An amount as people read it: cents, and as much below them as there is.
+#[must_use]
+pub fn dollars(micros: i64) -> String {
+    let sign = if micros < 0 { "-" } else { "" };
+    let (whole, below) = (micros.unsigned_abs() / 1_000_000, micros.unsigned_abs() % 1_000_000);
+    let below = format!("{below:06}");
+    let kept = below.trim_end_matches('0').len().max(2);
+    format!("{sign}${whole}.{}", &below[..kept])
+}
+
 /// Reservations, settlements and their sums.
 #[async_trait]
 pub trait SpendingStore {
@@ -115,4 +141,35 @@ pub trait SpendingStore {
     async fn open_calls(&self) -> Result<Vec<OpenCall>>;
     /// The sum for one of them.
     async fn spending(&self, of: &Spender) -> Result<Spending>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_read_as_money() {
+        for (micros, words) in [
+            (0, "$0.00"),
+            (1_500_000, "$1.50"),
+            (1_000, "$0.001"),
+            (1, "$0.000001"),
+            (12_345_678, "$12.345678"),
+            (-20_000, "-$0.02"),
+        ] {
+            assert_eq!(dollars(micros), words);
+        }
+    }
+
+    #[test]
+    fn a_budget_that_is_too_small_is_not_said_to_be_used_up() {
+        assert_eq!(no_room("task", 1_000, 0), "the task's budget of $0.001 is too small");
+        assert_eq!(
+            no_room("task", 50_000, 49_000),
+            "the task's budget of $0.05 has only $0.001 left ($0.049 is spent or reserved)"
+        );
+        for used in [50_000, 60_000] {
+            assert!(no_room("project", 50_000, used).contains("is used up"));
+        }
+    }
 }

@@ -12,7 +12,7 @@ mod settle;
 
 use http::StatusCode;
 use serde_json::json;
-use sunaba_store::{Error, Reserve, Reserved};
+use sunaba_store::{Error, Reserve, Reserved, dollars};
 
 use crate::model::Refusal;
 use crate::prices::Price;
@@ -99,7 +99,7 @@ impl Spend {
         };
         let reserved = ask.state.config.store.reserve_call(reserve).await.map_err(|error| match error {
             Error::Full { detail, .. } => {
-                NoRoom::Budget(format!("{detail}; this call needs at least ${:.4}", usd(micros(least))))
+                NoRoom::Budget(format!("{detail}; {}", needed(micros(least), micros(most))))
             }
             Error::Conflict { code, detail } => NoRoom::Standing(format!("{code}: {detail}")),
             other => NoRoom::Store(other),
@@ -138,7 +138,10 @@ impl From<NoRoom> for Refusal {
             NoRoom::Budget(words) => Self::new(
                 StatusCode::BAD_REQUEST,
                 "budget_exhausted",
-                format!("{words}. Stop here; a person can raise the budget and start the task again"),
+                format!(
+                    "{words}. Trying again changes nothing. Send less (a shorter conversation, a smaller model) if \
+                     that can fit; otherwise stop here: a person can raise the budget and start the task again"
+                ),
             ),
             NoRoom::Standing(words) => Self::new(StatusCode::FORBIDDEN, "permission_error", words),
             NoRoom::Store(error) => {
@@ -147,6 +150,14 @@ impl From<NoRoom> for Refusal {
             }
         }
     }
+}
+
+/// What a call needs, as its refusal says it.
+fn needed(least: i64, most: i64) -> String {
+    if least == most {
+        return format!("this call needs {}", dollars(most));
+    }
+    format!("this call needs at least {} and may cost up to {}", dollars(least), dollars(most))
 }
 
 /// An amount as the store takes it.

@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 use sunaba_store::{ProjectPatch, RegistryStore as _, Spender, SpendingStore as _};
 use sunaba_types::ProjectSettings;
-use tokio::sync::mpsc;
 
 use crate::support::{Setup, World};
-use crate::upstream::{START, post, provider};
+use crate::upstream::{START, in_mid_answer};
 use crate::vendor::Vendor;
 
 fn messages(max_tokens: u64, stream: bool) -> Value {
@@ -44,7 +42,7 @@ async fn parallel_calls_of_several_sandboxes_never_spend_more_than_the_projects_
         match done.unwrap() {
             (200, _) => served += 1,
             (400, body) => {
-                assert!(body.contains("the project's budget of $0.05 is used up"), "{body}");
+                assert!(body.contains("the project's budget of $0.05 "), "{body}");
                 refused += 1;
             }
             other => panic!("{other:?}"),
@@ -82,7 +80,7 @@ async fn an_answer_is_bounded_by_what_is_left_and_that_is_said() {
 }
 
 #[tokio::test]
-async fn a_used_up_budget_is_a_refusal_that_clients_do_not_repeat() {
+async fn a_budget_that_is_too_small_is_a_refusal_that_clients_do_not_repeat() {
     let vendor = Vendor::new().await;
     let world = World::with_budget(&vendor.address, 0.001).await;
     let chat = json!({"model": "gpt-x", "messages": [{"role": "user", "content": "x".repeat(4000)}]});
@@ -97,10 +95,10 @@ async fn a_used_up_budget_is_a_refusal_that_clients_do_not_repeat() {
         let body: Value = serde_json::from_str(&body).unwrap();
         assert_eq!(body["error"]["type"], "invalid_request_error");
         let words = body["error"]["message"].as_str().unwrap();
-        assert!(
-            words.contains("the task's budget of $0.00 is used up") && words.contains("raise"),
-            "{words}"
-        );
+        // Nothing of it is spent: it is too small for this call, and the call's price is said.
+        assert!(words.starts_with("the task's budget of $0.001 is too small; this call needs at least $0."));
+        assert!(words.contains(" and may cost up to $0.") && words.contains("raise the budget"), "{words}");
+        assert!(words.contains("Trying again changes nothing") && !words.contains("used up"), "{words}");
         if path.starts_with("openai") {
             assert_eq!(body["error"]["code"], "billing_hard_limit_reached");
         }
@@ -136,7 +134,8 @@ async fn scripts_cost_what_the_table_says() {
     let statuses = [world.ask(&messages(10, true)).await.0, world.ask(&messages(10, false)).await.0];
     assert_eq!(statuses, [200, 200]);
     let (status, body) = world.ask(&messages(10, false)).await;
-    assert!(status == 400 && body.contains("budget"), "{body}");
+    let words = "the task's budget of $0.005 has only $0.001 left ($0.004 is spent or reserved); this call needs $0.002";
+    assert!(status == 400 && body.contains(words), "{body}");
     assert_eq!(world.spent().await, (4000, 0));
     let calls = world.events("gateway.model_call", 3).await;
     assert_eq!((&calls[0]["cost_usd"], &calls[0]["reserved_usd"]), (&json!(0.002), &json!(0.002)));
@@ -144,12 +143,7 @@ async fn scripts_cost_what_the_table_says() {
 
 #[tokio::test]
 async fn an_answer_that_breaks_off_costs_what_was_heard() {
-    let (feed, pieces) = mpsc::channel(4);
-    let (address, _seen) = provider(pieces).await;
-    let world = World::with_upstream(&address).await;
-    feed.send(Ok(Bytes::from(START))).await.unwrap();
-    let mut stream = post(&world).await.bytes_stream();
-    stream.next().await.unwrap().unwrap();
+    let (world, feed, mut stream) = in_mid_answer().await;
     feed.send(Err(std::io::Error::other("cut"))).await.unwrap();
     assert!(stream.next().await.unwrap().is_err());
     let call = world.events("gateway.model_call", 1).await.remove(0);
@@ -160,12 +154,7 @@ async fn an_answer_that_breaks_off_costs_what_was_heard() {
 
 #[tokio::test]
 async fn a_client_that_leaves_pays_for_what_was_sent() {
-    let (feed, pieces) = mpsc::channel(4);
-    let (address, _seen) = provider(pieces).await;
-    let world = World::with_upstream(&address).await;
-    feed.send(Ok(Bytes::from(START))).await.unwrap();
-    let mut stream = post(&world).await.bytes_stream();
-    stream.next().await.unwrap().unwrap();
+    let (world, _feed, stream) = in_mid_answer().await;
     drop(stream);
     let call = world.events("gateway.model_call", 1).await.remove(0);
     assert!(call["error"].as_str().unwrap().contains("went away"), "{call}");

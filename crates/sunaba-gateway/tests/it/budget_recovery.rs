@@ -1,7 +1,9 @@
-//! Reservations outlive the server: killed in the middle of a call, it has spent them.
+//! Reservations outlive the server and the store: killed in the middle of a call, it has spent them; when the store
+//! cannot be written, they stay until it can.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -90,4 +92,77 @@ async fn a_server_that_is_killed_in_mid_call_has_spent_the_reservation() {
     assert_eq!((&event["status"], &event["known_by"]), (&json!(0), &json!("reservation")));
     assert_eq!((&event["call_id"], &event["model"]), (&json!(open[0].id), &json!("claude-x")));
     assert_eq!(event["error"], Value::from("the server was gone before the answer was seen"));
+}
+
+/// Another process in the middle of a write: nobody else can write to the store until it is dropped.
+struct Occupied(Child);
+
+impl Occupied {
+    fn store_in(dir: &Path) -> Self {
+        let program = "import sqlite3, sys
+store = sqlite3.connect(sys.argv[1], isolation_level=None)
+store.execute('BEGIN IMMEDIATE')
+print('held', flush=True)
+sys.stdin.read()";
+        let mut child = Command::new("python3")
+            .args(["-c", program])
+            .arg(dir.join("db"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("python3 is needed to hold the store");
+        let mut said = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        assert_eq!(said, "held\n");
+        Self(child)
+    }
+}
+
+impl Drop for Occupied {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_cannot_be_written_keeps_the_reservation_until_it_can() {
+    let vendor = Vendor::held().await;
+    let world = World::with_budget(&vendor.address, 0.01).await;
+    let request =
+        json!({"model": "claude-x", "max_tokens": 500, "messages": [{"role": "user", "content": "hi"}]});
+    let after_the_call = async {
+        while vendor.heard("/v1/messages").is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let occupied = Occupied::store_in(world.dir.path());
+        vendor.let_go();
+        occupied
+    };
+    let asking = world.ask(&request);
+    let held = async {
+        let occupied = after_the_call.await;
+        let ((_, before), since) = (world.spent().await, Instant::now());
+        // Longer than the store itself waits for a writer: the first try has failed.
+        while since.elapsed() < Duration::from_secs(4) {
+            assert_eq!(world.spent().await, (0, before), "the reservation stays");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        // Nobody spends in the meantime what could not be written down.
+        let (status, body) = world.ask(&request).await;
+        assert_eq!(status, 503, "{body}");
+        drop(occupied);
+        before
+    };
+    let ((status, _), before) = tokio::join!(asking, held);
+    assert!(status == 200 && before > 5000, "{status} {before}");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while world.spent().await != (vendor.charged(), 0) {
+        assert!(Instant::now() < deadline, "not settled: {:?}", world.spent().await);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // What is left is what the cap leaves: one more of the same fits only in part.
+    let (status, body) = world.ask(&request).await;
+    assert_eq!(status, 200, "{body}");
+    assert!(world.spent().await.0 <= 10_000 && vendor.charged() <= 10_000);
 }

@@ -5,6 +5,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::response::Response;
 use futures::StreamExt;
+use futures::stream::BoxStream;
 use http::HeaderMap;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -41,6 +42,18 @@ pub(crate) async fn post(world: &World) -> reqwest::Response {
     call.json(&request(json!([{"role": "user", "content": "hi"}]))).send().await.unwrap()
 }
 
+/// A call whose answer has begun: its world, what the provider says next, and what the client hears of it.
+pub(crate) async fn in_mid_answer()
+-> (World, mpsc::Sender<Result<Bytes, std::io::Error>>, BoxStream<'static, reqwest::Result<Bytes>>) {
+    let (feed, pieces) = mpsc::channel(4);
+    let (address, _seen) = provider(pieces).await;
+    let world = World::with_upstream(&address).await;
+    feed.send(Ok(Bytes::from(START))).await.unwrap();
+    let mut stream = post(&world).await.bytes_stream().boxed();
+    stream.next().await.unwrap().unwrap();
+    (world, feed, stream)
+}
+
 #[tokio::test]
 async fn a_real_model_is_reached_with_the_real_key_and_nothing_is_held_back() {
     let (feed, pieces) = mpsc::channel(4);
@@ -71,12 +84,7 @@ async fn a_real_model_is_reached_with_the_real_key_and_nothing_is_held_back() {
 
 #[tokio::test]
 async fn an_answer_that_breaks_off_is_seen_and_recorded() {
-    let (feed, pieces) = mpsc::channel(4);
-    let (address, _seen) = provider(pieces).await;
-    let world = World::with_upstream(&address).await;
-    feed.send(Ok(Bytes::from(START))).await.unwrap();
-    let mut stream = post(&world).await.bytes_stream();
-    stream.next().await.unwrap().unwrap();
+    let (world, feed, mut stream) = in_mid_answer().await;
     feed.send(Err(std::io::Error::other("cut"))).await.unwrap();
     assert!(stream.next().await.unwrap().is_err(), "a broken answer must not look whole");
     let calls = world.events("gateway.model_call", 1).await;
