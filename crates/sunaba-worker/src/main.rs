@@ -33,6 +33,12 @@ enum Part {
         #[arg(long)]
         info_fd: i32,
     },
+    /// Open the tables of a sandbox's ipc namespace and hand them over on standard input (started by the shim)
+    Tables {
+        /// A process of that namespace
+        #[arg(long)]
+        pid: i32,
+    },
     /// Keep the bridge alive and run a command (the first program inside)
     Guest {
         /// The program and its arguments
@@ -72,6 +78,7 @@ fn main() -> ExitCode {
     let result = match part {
         Part::Shim { dir } => shim::run(&dir).map(|()| ExitCode::SUCCESS),
         Part::Launch { dir, info_fd } => launch::run(&dir, info_fd).map(|never| match never {}),
+        Part::Tables { pid } => shim::hand_over_tables(pid).map(|()| ExitCode::SUCCESS),
         Part::Guest { command } => guest::run(&command),
         Part::Hold { within_ms, command } => guest::hold(&command, within_ms.map(Duration::from_millis)),
         Part::Bridge { listen, door } => bridge::run(listen.as_deref(), door).map(|()| ExitCode::SUCCESS),

@@ -108,7 +108,11 @@ pub async fn keeps_processes(world: &impl World) {
     }
 }
 
-/// A busy sandbox gets no more than its share.
+/// The least and the most of a core that a busy sandbox with a fifth of one is seen to use. Below the least it
+/// hardly ran, and nothing was shown.
+const FIFTH_OF_A_CORE: std::ops::Range<f64> = 0.08..0.35;
+
+/// A busy sandbox gets no more than its share, and it does get a share.
 pub async fn keeps_processor_time(world: &impl World) {
     let provider = world.provider();
     if provider.isolation().await.unwrap().cpu != Enforcement::Kernel {
@@ -118,18 +122,19 @@ pub async fn keeps_processor_time(world: &impl World) {
     let limits = Limits { cpu_millis: Some(200), ..Limits::default() };
     let id = start(&*provider, limits, "echo go; while :; do :; done").await;
     hear(&*provider, &id, "go").await;
-    let (began, before) = (Instant::now(), provider.usage(&id).await.unwrap().cpu_ms);
-    let deadline = began + PATIENCE;
+    let deadline = Instant::now() + PATIENCE;
     loop {
         // Long enough for many periods of the limit.
-        sleep(Duration::from_millis(500)).await;
+        let (began, before) = (Instant::now(), provider.usage(&id).await.unwrap().cpu_ms);
+        sleep(Duration::from_secs(2)).await;
         let used = provider.usage(&id).await.unwrap().cpu_ms - before;
-        if used >= 400 {
-            let share = Duration::from_millis(used).as_secs_f64() / began.elapsed().as_secs_f64();
-            assert!(share < 0.35, "a fifth of a core was allowed, {share} were used");
+        let share = Duration::from_millis(used).as_secs_f64() / began.elapsed().as_secs_f64();
+        assert!(share < FIFTH_OF_A_CORE.end, "a fifth of a core was allowed, {share} were used");
+        if FIFTH_OF_A_CORE.contains(&share) {
             break;
         }
-        assert!(Instant::now() < deadline, "it hardly runs at all: {used} ms");
+        // Others may have had the machine; they will not have it for ever.
+        assert!(Instant::now() < deadline, "it hardly runs at all: {share} of a core");
     }
     provider.delete(&id).await.unwrap();
 }

@@ -21,6 +21,8 @@ pub mod limits;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,6 +46,17 @@ pub trait World: Debug + Send + Sync {
     /// A tree to lay under a directory inside, holding a file `from-below` with the text `below`; none where the
     /// provider takes no layers.
     fn layer(&self, target: &str) -> Option<Layer>;
+}
+
+/// Makes the tree of [`World::layer`] in a directory of the world's.
+pub fn make_layer(dir: &Path, target: &str) -> Layer {
+    let path = dir.join("layer");
+    std::fs::create_dir_all(&path).unwrap();
+    std::fs::write(path.join("from-below"), "below\n").unwrap();
+    for (path, mode) in [(path.clone(), 0o777), (path.join("from-below"), 0o666)] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+    Layer { source: path.to_str().unwrap().to_owned(), target: target.to_owned() }
 }
 
 /// Expands to one test a case; takes the path of an `async fn() -> impl World`.

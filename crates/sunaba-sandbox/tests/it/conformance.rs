@@ -1,9 +1,8 @@
 //! The suite of the port against containers on this host.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use sunaba_sandbox::conformance::World;
+use sunaba_sandbox::conformance::{World, make_layer};
 use sunaba_sandbox::{Layer, Provider};
 
 use crate::daemon::TestDaemon;
@@ -25,14 +24,7 @@ impl World for Containers {
     }
 
     fn layer(&self, target: &str) -> Option<Layer> {
-        use std::os::unix::fs::PermissionsExt as _;
-        let path: PathBuf = self.dir.path().join("layer");
-        std::fs::create_dir_all(&path).unwrap();
-        std::fs::write(path.join("from-below"), "below\n").unwrap();
-        for (path, mode) in [(path.clone(), 0o777), (path.join("from-below"), 0o666)] {
-            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
-        }
-        Some(Layer { source: path.to_str().unwrap().to_owned(), target: target.to_owned() })
+        Some(make_layer(self.dir.path(), target))
     }
 }
 

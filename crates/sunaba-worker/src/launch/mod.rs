@@ -33,6 +33,12 @@ use self::stage::Maker;
 
 /// Most processes and threads of one sandbox, where it has a host user of its own.
 const PROCESSES_MAX: u64 = 4096;
+/// Open files of one process: what a login on a Linux desktop has. Programs are written for it: who waits with
+/// `select` breaks above it, who closes every descriptor it might have takes long above it, and who needs more
+/// (node, Java, Go, databases) raises it by itself.
+const OPEN_FILES_USUAL: u64 = 1024;
+/// How far it can be raised. What all processes have open together is the shim's to watch.
+const OPEN_FILES_MAX: u64 = 65_536;
 
 /// Becomes bubblewrap; returns only an error.
 pub fn run(dir: &Path, info_fd: i32) -> anyhow::Result<Infallible> {
@@ -147,6 +153,9 @@ fn become_user(user: Uid) -> anyhow::Result<()> {
 
 fn limit_resources(host_user: Option<Uid>) -> anyhow::Result<()> {
     setrlimit(Resource::RLIMIT_CORE, 0, 0).context("forbid core files")?;
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).context("read the limit on open files")?;
+    let hard = hard.min(OPEN_FILES_MAX);
+    setrlimit(Resource::RLIMIT_NOFILE, hard.min(OPEN_FILES_USUAL), hard).context("limit open files")?;
     if host_user.is_some() {
         // Counted per host user: where the user is shared, this would count strangers.
         let (_, hard) = getrlimit(Resource::RLIMIT_NPROC).context("read the process limit")?;

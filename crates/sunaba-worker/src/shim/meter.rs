@@ -11,6 +11,8 @@ use sunaba_sandbox::cgroup::{Controller, Groups};
 use sunaba_sandbox::{disk, process};
 use sunaba_types::shim::{Held, ResourceUse};
 
+use super::segments::Segments;
+
 /// Where memory inside looks like files.
 const MEMORY_FILES: &[&str] = &["tmp", "dev/shm"];
 
@@ -20,13 +22,15 @@ pub(super) struct Meter {
     pub(super) groups: Groups,
     /// Whether workspace and home are on a disk of their own.
     pub(super) own_disk: bool,
+    /// Memory that belongs to no process.
+    pub(super) segments: Segments,
     peak_bytes: AtomicU64,
 }
 
 impl Meter {
     pub(super) fn new(groups: Groups) -> Self {
         let own_disk = Path::new(disk::IMAGE_FILE).exists();
-        Self { groups, own_disk, peak_bytes: AtomicU64::new(0) }
+        Self { groups, own_disk, segments: Segments::default(), peak_bytes: AtomicU64::new(0) }
     }
 
     /// Everything. Walks the sandbox's files where nothing counts them, so it may take a while.
@@ -72,6 +76,7 @@ impl Meter {
         }
         // What is mapped besides is counted twice; what is only held would not be counted at all.
         used.memory_bytes += files.values().sum::<u64>();
+        used.memory_bytes += self.segments.bytes();
         used.memory_bytes += MEMORY_FILES
             .iter()
             .map(|name| PathBuf::from(format!("/proc/{}/root/{name}", held.init_pid)))
@@ -81,6 +86,25 @@ impl Meter {
         let peak = self.peak_bytes.fetch_max(used.memory_bytes, Ordering::Relaxed);
         used.memory_peak_bytes = peak.max(used.memory_bytes);
         used
+    }
+}
+
+impl Meter {
+    /// How many files the sandbox's processes have open together; those that are shared count once a process.
+    pub(super) fn open_files(&self, held: &Held) -> u64 {
+        let inside = self.groups.processes();
+        let inside = if inside.is_empty() { members(held) } else { inside };
+        inside.into_iter().map(open_files).sum()
+    }
+}
+
+/// The directory's size is the number of descriptors since Linux 6.2; before that they are counted.
+fn open_files(pid: i32) -> u64 {
+    let path = format!("/proc/{pid}/fd");
+    match std::fs::metadata(&path).map(|open| open.len()) {
+        Ok(0) => std::fs::read_dir(&path).map_or(0, |open| open.count() as u64),
+        Ok(count) => count,
+        Err(_) => 0,
     }
 }
 
@@ -149,6 +173,16 @@ mod tests {
     fn sees_its_own_process() {
         let own = look(i32::try_from(std::process::id()).unwrap()).unwrap();
         assert!(own.memory_bytes > 100 * 1024 && own.threads >= 1);
+    }
+
+    #[test]
+    fn counts_its_own_open_files() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        let before = open_files(own);
+        let held: Vec<_> = (0..500).map(|_| std::fs::File::open("/dev/null").unwrap()).collect();
+        // Other tests of this process open and close theirs meanwhile.
+        assert!(open_files(own) > before + 400, "{before} {}", open_files(own));
+        drop(held);
     }
 
     #[test]

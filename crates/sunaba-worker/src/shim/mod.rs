@@ -14,6 +14,7 @@ mod meter;
 mod output;
 mod sampler;
 mod sandbox;
+mod segments;
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -32,6 +33,8 @@ use tokio::sync::{mpsc, watch};
 
 use self::control::{Desk, Order};
 use self::meter::Meter;
+
+pub use self::segments::hand_over as hand_over_tables;
 
 /// How long clients that wait for the end may take to read it.
 const FAREWELL: Duration = Duration::from_secs(2);

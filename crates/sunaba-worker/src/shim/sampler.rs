@@ -16,6 +16,14 @@ pub(super) const EVERY: Duration = Duration::from_millis(200);
 /// Between two walks over the files, at least; a long walk is followed by a longer pause.
 const DISK_EVERY: Duration = Duration::from_millis(500);
 const DISK_PAUSE_FACTOR: u32 = 10;
+/// Between two counts of open files.
+const FILES_EVERY: Duration = Duration::from_millis(500);
+/// The part of the host's table of open files that one sandbox may fill.
+const FILES_SHARE: u64 = 8;
+/// Most open files of one sandbox where no controller counts the memory that they take.
+const FILES_MAX: u64 = 1 << 20;
+/// A table of this size is none: memory ends first, and a controller counts that.
+const FILES_UNBOUNDED: u64 = 1 << 32;
 
 /// What is left to be kept by looking.
 #[derive(Debug)]
@@ -23,6 +31,9 @@ pub(super) struct Sampler {
     memory_bytes: Option<u64>,
     pids: Option<u64>,
     disk_bytes: Option<u64>,
+    /// Not asked for by anybody: the host's table of open files is one for all.
+    open_files: Option<u64>,
+    next_count: Instant,
     cores: Option<CpuSet>,
     walk: Option<JoinHandle<(std::io::Result<Measured>, Duration)>>,
     next_walk: Instant,
@@ -35,6 +46,8 @@ impl Sampler {
             memory_bytes: limits.memory_bytes.filter(|_| by_looking(Controller::Memory)),
             pids: limits.pids.map(u64::from).filter(|_| by_looking(Controller::Pids)),
             disk_bytes: limits.disk_bytes.filter(|_| !meter.own_disk),
+            open_files: open_files(host_files(), by_looking(Controller::Memory).then_some(FILES_MAX)),
+            next_count: Instant::now(),
             cores: limits
                 .cpu_millis
                 .filter(|_| by_looking(Controller::Cpu))
@@ -54,11 +67,17 @@ impl Sampler {
         self.memory_bytes.is_some()
             || self.pids.is_some()
             || self.disk_bytes.is_some()
+            || self.open_files.is_some()
             || self.cores.is_some()
     }
 
     /// Looks once; the limit that was passed.
     pub(super) async fn look(&mut self, held: &Held, meter: &std::sync::Arc<Meter>) -> Option<&'static str> {
+        if self.memory_bytes.is_some() && meter.segments.is_wanted() {
+            let (meter, held) = (std::sync::Arc::clone(meter), held.clone());
+            // What it opens is seen by the looks after it.
+            drop(tokio::task::spawn_blocking(move || meter.segments.open(&held)));
+        }
         if self.memory_bytes.is_some() || self.pids.is_some() {
             let used = meter.processes(held);
             if self.memory_bytes.is_some_and(|most| used.memory_bytes > most) {
@@ -68,12 +87,21 @@ impl Sampler {
                 return Some("pids");
             }
         }
+        if self.has_too_many_files(held, meter) {
+            return Some("open files");
+        }
         if let Some(cores) = &self.cores {
             hold_to(cores, held);
         }
         let most = self.disk_bytes?;
         let measured = self.measured(meter).await?;
         (measured.beyond || measured.bytes > most).then_some("disk")
+    }
+
+    fn has_too_many_files(&mut self, held: &Held, meter: &Meter) -> bool {
+        let Some(most) = self.open_files.filter(|_| Instant::now() >= self.next_count) else { return false };
+        self.next_count = Instant::now() + FILES_EVERY;
+        meter.open_files(held) > most
     }
 
     async fn measured(&mut self, meter: &std::sync::Arc<Meter>) -> Option<Measured> {
@@ -89,6 +117,18 @@ impl Sampler {
         self.next_walk = Instant::now() + DISK_EVERY.max(took * DISK_PAUSE_FACTOR);
         measured.ok()
     }
+}
+
+/// How many files this host can have open in all.
+fn host_files() -> u64 {
+    let text = std::fs::read_to_string("/proc/sys/fs/file-max").unwrap_or_default();
+    text.trim().parse().unwrap_or(u64::MAX)
+}
+
+/// How many of them one sandbox may have; none where memory is what bounds them.
+fn open_files(host: u64, most: Option<u64>) -> Option<u64> {
+    let share = (host < FILES_UNBOUNDED).then_some(host / FILES_SHARE);
+    share.into_iter().chain(most).min()
 }
 
 /// As many of the allowed cores as the limit rounds up to, beginning at one that differs between sandboxes.
@@ -129,6 +169,15 @@ fn hold_to(cores: &CpuSet, held: &Held) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn open_files_are_bounded_where_nothing_else_bounds_them() {
+        assert_eq!(open_files(800_000, None), Some(100_000));
+        assert_eq!(open_files(800_000, Some(FILES_MAX)), Some(100_000));
+        assert_eq!(open_files(1 << 30, Some(FILES_MAX)), Some(FILES_MAX));
+        assert_eq!(open_files(u64::MAX >> 1, Some(FILES_MAX)), Some(FILES_MAX));
+        assert_eq!(open_files(u64::MAX >> 1, None), None);
+    }
 
     #[test]
     fn a_limit_is_rounded_up_to_whole_cores() {

@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use sunaba_sandbox::{CreateRequest, Limits, Provider as _, Status, cgroup, disk, process};
+use sunaba_sandbox::{
+    CreateRequest, Exit, Keeping, Limits, LocalProvider, Provider as _, Status, cgroup, disk, process,
+};
 use sunaba_types::{Enforcement, SandboxId};
 
-use crate::support::{Host, is_root, provider_in, shell, until};
+use crate::support::{Host, PATIENCE, is_root, provider_in, shell, until};
 
 const SOME: Limits = Limits {
     memory_bytes: Some(256 << 20),
@@ -167,4 +169,74 @@ async fn root_keeps_everything_by_the_kernel_where_it_can() {
     if is_root() && PathBuf::from("/dev/loop-control").exists() {
         assert_eq!(isolation.disk, Enforcement::Kernel);
     }
+}
+
+/// Runs a script to its end where every limit is kept by looking.
+async fn run_sampled(host: &Host, limits: Limits, script: &str) -> (Exit, String) {
+    let provider: LocalProvider = provider_in(host.dir.path()).keeping(Keeping::Sampling);
+    let id = SandboxId::generate();
+    provider.create(&id, &CreateRequest { limits, image: None }).await.unwrap();
+    provider.start(&id, shell(script)).await.unwrap();
+    let exit = tokio::time::timeout(PATIENCE, provider.wait(&id)).await.expect("it ends").unwrap();
+    let said = provider.output(&id, 0, 1 << 20).await.unwrap();
+    provider.delete(&id).await.unwrap();
+    (exit, String::from_utf8_lossy(&said).into_owned())
+}
+
+#[tokio::test]
+async fn memory_that_no_process_has_is_counted() {
+    let host = Host::new().await;
+    let limits = Limits { memory_bytes: Some(128 << 20), ..Limits::default() };
+    // Each is written to and let go: it stays, and no process has it. The first round is within the limit.
+    let take = |segments: u32| {
+        format!(
+            "perl -e 'my $fill = \"x\" x (8 << 20); for (1..{segments}) {{ \
+             my $id = shmget(0, 8 << 20, 01600); defined $id or die; shmwrite($id, $fill, 0, 8 << 20) or die }}' \
+             && echo taken"
+        )
+    };
+    let (exit, said) = run_sampled(&host, limits, &format!("{}; sleep 2; echo fine", take(4))).await;
+    assert_eq!((exit.code, said.as_str()), (Some(0), "taken\nfine\n"), "{exit:?}");
+    let (exit, said) = run_sampled(&host, limits, &format!("{}; sleep 15; echo kept it", take(40))).await;
+    assert_eq!(exit.ended_for.as_deref(), Some("memory"), "{exit:?} {said}");
+    assert!(!said.contains("kept it"), "{said}");
+    // Messages that nobody receives are the kernel's memory too.
+    let messages = "perl -e 'my $fill = \"x\" x 8000; for (1..20000) { my $id = msgget(0, 01600); \
+                    defined $id or die; msgsnd($id, pack(\"l! a*\", 1, $fill), 0) or die }' && echo taken";
+    let (exit, said) = run_sampled(&host, limits, &format!("{messages}; sleep 15; echo kept it")).await;
+    assert_eq!(exit.ended_for.as_deref(), Some("memory"), "{exit:?} {said}");
+}
+
+#[tokio::test]
+async fn open_files_are_limited_and_can_be_raised_so_far() {
+    let host = Host::new().await;
+    let script =
+        "ulimit -Sn; ulimit -Hn; ulimit -Sn $(ulimit -Hn) && ulimit -Sn; ulimit -Hn 100000 || echo no";
+    let (_, said) = host.run(&format!("exec 2>&1; {script}")).await;
+    let lines: Vec<&str> = said.lines().collect();
+    let hard: u64 = lines[1].parse().unwrap();
+    assert!(lines[0] == "1024" && (1024..=65_536).contains(&hard) && lines[2] == lines[1], "{said}");
+    assert!(said.trim_end().ends_with("no"), "{said}");
+}
+
+#[tokio::test]
+async fn a_sandbox_cannot_fill_the_hosts_table_of_open_files() {
+    let most: u64 = fs::read_to_string("/proc/sys/fs/file-max").unwrap().trim().parse().unwrap();
+    let share = most / 8;
+    if share > 1 << 20 {
+        println!("left out: this host's table of {most} open files is too large to try");
+        return;
+    }
+    let host = Host::new().await;
+    // As many processes as it takes, each with as many files as it may have; all stay open for a while.
+    let each = 16_000;
+    let bomb = format!(
+        "ulimit -Sn $(ulimit -Hn); for n in $(seq {}); do perl -e 'my @held; for (1..{each}) {{ \
+         open(my $file, \"<\", \"/dev/null\") or last; push @held, $file }} sleep 30' & done; sleep 25; echo kept them",
+        share / each + 4
+    );
+    let (id, _) = host.start_with(Limits { memory_bytes: Some(4 << 30), ..Limits::default() }, &bomb).await;
+    let exit = tokio::time::timeout(PATIENCE, host.provider.wait(&id)).await.expect("it ends").unwrap();
+    assert_eq!(exit.ended_for.as_deref(), Some("open files"), "{exit:?}");
+    host.provider.delete(&id).await.unwrap();
 }

@@ -112,6 +112,31 @@ time.sleep(2)
 through()
 "#,
     ),
+    py(
+        "take-memory-as-segments",
+        "shared memory that nobody has attached counts as memory",
+        Without::User,
+        r#"
+LIBC.shmat.restype = ctypes.c_void_p
+LIBC.shmdt.argtypes = [ctypes.c_void_p]
+held = []
+try:
+    for _ in range(100):
+        segment = LIBC.shmget(0, ctypes.c_size_t(8 << 20), 0o1600)
+        if segment < 0:
+            raise OSError(ctypes.get_errno(), "shmget")
+        held.append(segment)
+        place = LIBC.shmat(segment, None, 0)
+        ctypes.memset(place, 1, 8 << 20)
+        LIBC.shmdt(place)
+        time.sleep(0.01)
+    time.sleep(2)
+    through()
+finally:
+    for segment in held:
+        LIBC.shmctl(segment, 0, None)
+"#,
+    ),
 ];
 
 /// Stopped by a kernel's own limit on processor time only.
