@@ -2,6 +2,7 @@
 
 mod decisions;
 mod ledger;
+mod made;
 mod wire;
 
 use std::collections::HashMap;
@@ -15,11 +16,9 @@ use async_trait::async_trait;
 use serde_json::Value;
 use sunaba_engine::egress::PrivateHosts;
 use sunaba_gateway::{Egress, EgressSettings, Resolve};
-use sunaba_store::{
-    EventQuery, EventStore as _, NewProject, NewSandbox, RegistryStore as _, SandboxChange, Store,
-};
+use sunaba_store::{RegistryStore as _, SandboxChange, Store};
 use sunaba_store_sqlite::{Options, SqliteStore};
-use sunaba_types::{EgressPreset, ProjectSettings, Resources, Sandbox, SandboxId, SystemClock, Terms};
+use sunaba_types::{EgressPreset, Sandbox, SandboxId, SystemClock};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep, timeout};
@@ -75,7 +74,7 @@ impl Proxy {
         let options = Options::new(dir.path().join("db"), Arc::new(SystemClock));
         let store = SqliteStore::open(options).await.unwrap();
         let allow = allow.iter().map(|&entry| entry.to_owned()).collect();
-        let sandbox = make_sandbox(&*store, sunaba_types::Egress { preset, allow }).await;
+        let sandbox = made::sandbox(&*store, sunaba_types::Egress { preset, allow }).await;
         let names = Arc::new(Names::default());
         let mut settings = EgressSettings {
             private_hosts: PrivateHosts::parse(private.split(',')).unwrap(),
@@ -126,10 +125,7 @@ impl Proxy {
 
     /// The decisions in the sandbox's log, oldest first.
     async fn events(&self) -> Vec<Value> {
-        let mut query = EventQuery::newest(self.sandbox.id.clone(), 1000);
-        query.event_types = vec!["gateway.egress".to_owned()];
-        let page = self.store.list_events(query).await.unwrap();
-        page.events.iter().rev().map(|event| event.payload.to_value()).collect()
+        made::decisions(&*self.store, &self.sandbox.id).await
     }
 
     async fn cancel(&self) {
@@ -137,28 +133,6 @@ impl Proxy {
         let change = SandboxChange { trigger, ..SandboxChange::default() };
         self.store.change_sandbox(&self.sandbox.id, change).await.unwrap();
     }
-}
-
-async fn make_sandbox(store: &dyn Store, egress: sunaba_types::Egress) -> Sandbox {
-    let project = NewProject {
-        name: "p".into(),
-        repo_path: Some("/nowhere".into()),
-        repo_url: None,
-        default_branch: "main".into(),
-        settings: ProjectSettings::default(),
-    };
-    let project = store.ensure_project(project).await.unwrap();
-    let sandbox = NewSandbox {
-        project_id: Some(project.id),
-        task_id: None,
-        provider: "local".into(),
-        runtime: "native".into(),
-        model: "m".into(),
-        prompt: "p".into(),
-        resources: Resources::default(),
-        terms: Terms { egress: Some(egress), ..Terms::default() },
-    };
-    store.create_sandbox(sandbox).await.unwrap()
 }
 
 async fn read_head(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> String {

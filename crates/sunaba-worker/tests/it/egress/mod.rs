@@ -4,8 +4,12 @@
 //! resolve to it; the programs themselves are unchanged and know only the proxy variables.
 
 mod closed;
+/// The gateway's own file.
+#[path = "../../../../sunaba-gateway/tests/it/egress/made.rs"]
+mod made;
 mod outside;
 mod programs;
+mod tls;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -19,10 +23,10 @@ use serde_json::Value;
 use sunaba_engine::egress::PrivateHosts;
 use sunaba_gateway::{Egress, EgressSettings, Resolve};
 use sunaba_sandbox::{Bind, CreateRequest, HostPlaces, Provider as _, StartRequest};
-use sunaba_store::{EventQuery, EventStore as _, NewProject, NewSandbox, Store};
+use sunaba_store::Store;
 use sunaba_store_sqlite::{Options, SqliteStore};
 use sunaba_types::shim::{EGRESS_SOCKET, PROXY_ADDRESS};
-use sunaba_types::{EgressPreset, ProjectSettings, Resources, Sandbox, SandboxId, SystemClock, Terms};
+use sunaba_types::{EgressPreset, SandboxId, SystemClock};
 use tokio::net::UnixListener;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -99,7 +103,7 @@ impl World {
         script: &str,
     ) -> Ran {
         let allow = allow.iter().map(|&entry| entry.to_owned()).collect();
-        let id = make_sandbox(&*self.store, sunaba_types::Egress { preset, allow }).await.id;
+        let id = made::sandbox(&*self.store, sunaba_types::Egress { preset, allow }).await.id;
         let provider = &self.host.provider;
         let places = provider.create(&id, &CreateRequest::default()).await.unwrap().here().unwrap();
         prepare(&places);
@@ -115,7 +119,7 @@ impl World {
         door.abort();
         self.egress.closed(&id).await;
         let output = String::from_utf8_lossy(&output).into_owned();
-        Ran { code: exit.code, output, events: self.events(&id).await }
+        Ran { code: exit.code, output, events: made::decisions(&*self.store, &id).await }
     }
 
     /// Listens for a sandbox as the server does.
@@ -130,13 +134,6 @@ impl World {
                 tokio::spawn(async move { egress.serve(id, stream).await });
             }
         })
-    }
-
-    async fn events(&self, id: &SandboxId) -> Vec<Value> {
-        let mut query = EventQuery::newest(id.clone(), 500);
-        query.event_types = vec!["gateway.egress".to_owned()];
-        let page = self.store.list_events(query).await.unwrap();
-        page.events.iter().rev().map(|event| event.payload.to_value()).collect()
     }
 }
 
@@ -153,28 +150,6 @@ fn proxied() -> BTreeMap<String, String> {
         env.insert(name.to_owned(), proxy.clone());
     }
     env
-}
-
-async fn make_sandbox(store: &dyn Store, egress: sunaba_types::Egress) -> Sandbox {
-    let project = NewProject {
-        name: "p".into(),
-        repo_path: Some("/nowhere".into()),
-        repo_url: None,
-        default_branch: "main".into(),
-        settings: ProjectSettings::default(),
-    };
-    let project = store.ensure_project(project).await.unwrap();
-    let sandbox = NewSandbox {
-        project_id: Some(project.id),
-        task_id: None,
-        provider: "local".into(),
-        runtime: "native".into(),
-        model: "m".into(),
-        prompt: "p".into(),
-        resources: Resources::default(),
-        terms: Terms { egress: Some(egress), ..Terms::default() },
-    };
-    store.create_sandbox(sandbox).await.unwrap()
 }
 
 /// Whether the host has a program where a sandbox sees it. Says what is left out otherwise.

@@ -138,7 +138,7 @@ async fn a_server_that_is_away_for_a_moment_is_waited_for() {
     let (world, outside) = (World::new().await, Outside::new().await);
     outside.put("file.txt", "hello outside\n");
     let allow = sunaba_types::Egress { preset: EgressPreset::None, allow: vec![outside.host()] };
-    let id = make_sandbox(&*world.store, allow).await.id;
+    let id = made::sandbox(&*world.store, allow).await.id;
     let provider = &world.host.provider;
     let places = provider.create(&id, &CreateRequest::default()).await.unwrap().here().unwrap();
     let script = format!("touch asking; curl -sS {}/file.txt", outside.url());
