@@ -4,7 +4,7 @@
 //! limits, what the store records waits for the store, a setup has its own deadline; the rest has the deadline
 //! for creating.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use serde_json::json;
 use sunaba_engine::SandboxTrigger;
@@ -12,7 +12,7 @@ use sunaba_git::{TreeFile, WorkspaceSpec, prepare_workspace};
 use sunaba_sandbox::{CreateRequest, HostPlaces, Prepared, Provider, StartRequest};
 use sunaba_store::{NewToken, SandboxChange};
 use sunaba_types::shim::{Bind, HOME_INSIDE, Layer, WORKER_INSIDE, WORKSPACE_INSIDE};
-use sunaba_types::{Sandbox, SandboxState, TokenId, TokenKind};
+use sunaba_types::{Egress, Sandbox, SandboxState, TokenKind};
 use tokio::sync::Semaphore;
 
 use crate::environment::{self, GIT_REMOTE_INSIDE, MIRROR_OBJECTS_INSIDE, Told};
@@ -37,8 +37,6 @@ pub(crate) struct BringUp<'a> {
     pub(crate) gates: &'a Gates,
     pub(crate) provider: &'a Arc<dyn Provider>,
     pub(crate) sandbox: &'a Sandbox,
-    /// The tokens that were made for it, to be revoked at its end.
-    pub(crate) minted: &'a Mutex<Vec<TokenId>>,
 }
 
 /// What was decided about a sandbox before it is made.
@@ -245,8 +243,7 @@ impl BringUp<'_> {
             attempt: Some(sandbox.attempt),
             expires_at: None,
         };
-        let made = patiently(|| self.parts.store.create_token(token.clone())).await?;
-        self.minted.lock().unwrap_or_else(PoisonError::into_inner).push(made.id);
+        patiently(|| self.parts.store.create_token(token.clone())).await?;
         Ok(secret)
     }
 }

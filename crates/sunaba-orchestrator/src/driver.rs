@@ -1,6 +1,6 @@
 //! One sandbox from its row to its end.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
@@ -8,7 +8,7 @@ use sunaba_engine::{SandboxTrigger, TaskTrigger};
 use sunaba_sandbox::{Prepared, Provider, Status};
 use sunaba_store::SandboxChange;
 use sunaba_types::shim::Exit;
-use sunaba_types::{Sandbox, SandboxId, SandboxState, TokenId};
+use sunaba_types::{Sandbox, SandboxId, SandboxState};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -33,8 +33,6 @@ pub(crate) struct Driver {
     pub(crate) over: CancellationToken,
     /// The row as it was last seen.
     pub(crate) row: watch::Receiver<Sandbox>,
-    /// The tokens that were made for it here.
-    pub(crate) minted: Mutex<Vec<TokenId>>,
 }
 
 /// What is due next.
@@ -80,13 +78,7 @@ impl Driver {
     }
 
     async fn start(&self, sandbox: &Sandbox) -> Result<(), Error> {
-        let bring_up = BringUp {
-            parts: &self.parts,
-            gates: &self.gates,
-            provider: &self.provider,
-            sandbox,
-            minted: &self.minted,
-        };
+        let bring_up = BringUp { parts: &self.parts, gates: &self.gates, provider: &self.provider, sandbox };
         tokio::select! {
             brought_up = Box::pin(bring_up.run()) => brought_up,
             () = self.over.cancelled() => Ok(()),
@@ -234,11 +226,9 @@ impl Driver {
             }
         }
         self.parts.doors.close(id).await;
-        let minted = std::mem::take(&mut *self.minted.lock().unwrap_or_else(PoisonError::into_inner));
-        for token in minted {
-            if let Err(error) = patiently(|| self.parts.store.revoke_token(&token)).await {
-                tracing::warn!(sandbox = %id, %error, "cannot revoke the sandbox's token");
-            }
+        // Asked of the store, not remembered: the server that made them may have been another.
+        if let Err(error) = patiently(|| self.parts.store.revoke_tokens_of(id)).await {
+            tracing::warn!(sandbox = %id, %error, "cannot revoke the sandbox's tokens");
         }
     }
 }

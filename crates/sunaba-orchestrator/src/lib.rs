@@ -16,6 +16,8 @@ mod driver;
 mod ending;
 mod environment;
 mod finish;
+#[cfg(test)]
+mod made;
 mod patience;
 mod policy;
 mod ports;

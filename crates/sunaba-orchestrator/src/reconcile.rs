@@ -19,6 +19,7 @@ pub(crate) async fn reconcile(parts: &Parts) {
         remove_leftovers(parts, provider).await;
         fail_rows_without_a_sandbox(parts, provider).await;
     }
+    fail_what_waited_too_long(parts).await;
     clear_layers(parts).await;
 }
 
@@ -36,7 +37,12 @@ async fn remove_leftovers(parts: &Parts, provider: &Arc<dyn Provider>) {
             continue;
         }
         match provider.delete(&id).await {
-            Ok(()) => tracing::info!(sandbox = %id, "removed what was left of a sandbox"),
+            Ok(()) => {
+                tracing::info!(sandbox = %id, "removed what was left of a sandbox");
+                if let Err(error) = parts.store.revoke_tokens_of(&id).await {
+                    tracing::warn!(sandbox = %id, %error, "cannot revoke the tokens of a sandbox that is over");
+                }
+            }
             Err(error) => tracing::warn!(sandbox = %id, %error, "cannot remove what is left of a sandbox"),
         }
     }
@@ -79,6 +85,32 @@ async fn fail_rows_without_a_sandbox(parts: &Parts, provider: &Arc<dyn Provider>
     }
 }
 
+/// Fails what was never begun, whatever it waits for: its turn, or a provider that no server has any more.
+async fn fail_what_waited_too_long(parts: &Parts) {
+    let filter =
+        SandboxFilter { states: vec![SandboxState::Pending], limit: LOOK_MAX, ..SandboxFilter::default() };
+    let rows = match parts.store.list_sandboxes(filter).await {
+        Ok(rows) => rows,
+        Err(error) => {
+            tracing::warn!(%error, "cannot read the sandboxes; looking again within a minute");
+            return;
+        }
+    };
+    let most = parts.settings.pending_deadline;
+    for row in rows {
+        let waited = parts.clock.now().duration_since(row.state_entered_at).as_secs();
+        if row.provider == "external" || u64::try_from(waited).unwrap_or(0) < most.as_secs() {
+            continue;
+        }
+        let why = match parts.provider(&row.provider) {
+            Some(_) => String::new(),
+            None => format!("; no server here has the provider {}", row.provider),
+        };
+        driver::fail(parts, &row.id, &format!("it waited {} h to be started{why}", most.as_secs() / 3600))
+            .await;
+    }
+}
+
 /// Removes what setup commands made and nobody uses.
 async fn clear_layers(parts: &Parts) {
     let mut living = HashSet::new();
@@ -99,4 +131,32 @@ pub(crate) async fn unknown_providers(parts: &Parts) -> HashSet<String> {
     let rows = parts.store.list_sandboxes(filter).await.unwrap_or_default();
     let names = rows.into_iter().map(|row| row.provider);
     names.filter(|name| name != "external" && !parts.providers.contains_key(name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use sunaba_types::TaskState;
+
+    use super::*;
+    use crate::made::{parts, sandbox};
+
+    #[tokio::test]
+    async fn nothing_is_pending_for_ever() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut parts = parts(dir.path()).await;
+        let waiting = sandbox(&parts).await;
+        let row = async |parts: &Parts| parts.store.find_sandbox(&waiting.id).await.unwrap().unwrap();
+        reconcile(&parts).await;
+        assert_eq!(row(&parts).await.state, SandboxState::Pending, "a provider may come back within a day");
+        parts.settings.pending_deadline = Duration::ZERO;
+        reconcile(&parts).await;
+        let ended = row(&parts).await;
+        assert_eq!(ended.state, SandboxState::Failed);
+        let words = ended.reason.unwrap_or_default();
+        assert!(words.contains("to be started; no server here has the provider local"), "{words}");
+        let task = parts.store.find_task(&waiting.task_id.unwrap()).await.unwrap().unwrap();
+        assert_eq!(task.status, TaskState::Failed, "its task does not wait either");
+    }
 }

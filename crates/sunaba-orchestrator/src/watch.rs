@@ -200,14 +200,8 @@ impl Orchestrator {
         let over = CancellationToken::new();
         let (sender, row) = watch::channel(sandbox.clone());
         self.seats.insert(sandbox.id.clone(), Seat { over: over.clone(), row: sender });
-        let driver = Driver {
-            parts: Arc::clone(&self.parts),
-            gates: Arc::clone(&self.gates),
-            provider,
-            over,
-            row,
-            minted: Mutex::default(),
-        };
+        let driver =
+            Driver { parts: Arc::clone(&self.parts), gates: Arc::clone(&self.gates), provider, over, row };
         let id = sandbox.id.clone();
         let task = self.drivers.spawn(driver.drive(sandbox));
         self.driven_by.insert(task.id(), id);

@@ -128,6 +128,25 @@ impl Command for RevokeToken {
     }
 }
 
+struct RevokeTokensOf(SandboxId);
+
+#[async_trait]
+impl Command for RevokeTokensOf {
+    type Output = ();
+
+    async fn run(&self, unit: &mut Unit) -> Result<(), Fault> {
+        let (id, now) = (self.0.as_str(), unit.now().as_microsecond());
+        sqlx::query!(
+            "UPDATE tokens SET revoked_at = ?2 WHERE sandbox_id = ?1 AND revoked_at IS NULL",
+            id,
+            now
+        )
+        .execute(unit.sql())
+        .await?;
+        Ok(())
+    }
+}
+
 #[async_trait]
 impl TokenStore for SqliteStore {
     async fn create_token(&self, token: NewToken) -> Result<TokenRecord> {
@@ -151,5 +170,9 @@ impl TokenStore for SqliteStore {
 
     async fn revoke_token(&self, id: &TokenId) -> Result<Option<TokenRecord>> {
         self.writer.run(RevokeToken(id.clone())).await
+    }
+
+    async fn revoke_tokens_of(&self, sandbox_id: &SandboxId) -> Result<()> {
+        self.writer.run(RevokeTokensOf(sandbox_id.clone())).await
     }
 }

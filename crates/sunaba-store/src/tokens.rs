@@ -38,4 +38,6 @@ pub trait TokenStore {
     async fn list_tokens(&self) -> Result<Vec<TokenRecord>>;
     /// Revokes a token; revoking twice is harmless. `None` if there is none.
     async fn revoke_token(&self, id: &TokenId) -> Result<Option<TokenRecord>>;
+    /// Revokes every token of a sandbox, whoever made them and when.
+    async fn revoke_tokens_of(&self, sandbox_id: &SandboxId) -> Result<()>;
 }

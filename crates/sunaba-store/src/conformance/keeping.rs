@@ -54,6 +54,32 @@ pub async fn revokes_tokens_once(world: World) {
     assert_eq!(world.store.revoke_token(&TokenId::generate()).await.expect("up"), None);
 }
 
+/// A sandbox's tokens go together, and nobody else's with them.
+pub async fn revokes_the_tokens_of_a_sandbox(world: World) {
+    let own = SandboxId::generate();
+    let of = |name: &str, id: &SandboxId| NewToken {
+        sandbox_id: Some(id.clone()),
+        attempt: Some(1),
+        ..token(name, TokenKind::Sandbox)
+    };
+    for new in [of("one", &own), of("two", &own), of("other", &SandboxId::generate())] {
+        world.store.create_token(new).await.expect("stored");
+    }
+    world.store.create_token(token("admin", TokenKind::Admin)).await.expect("stored");
+    let revoked_at = async |name: &[u8]| {
+        let found = world.store.find_token(&sha256(name)).await.expect("up");
+        found.expect("it exists").revoked_at
+    };
+    world.store.revoke_tokens_of(&own).await.expect("up");
+    let first = revoked_at(b"one").await;
+    world.pass(60);
+    world.store.revoke_tokens_of(&own).await.expect("twice is harmless");
+    assert!(first.is_some() && first == revoked_at(b"one").await && first == revoked_at(b"two").await);
+    for name in ["other", "admin"] {
+        assert_eq!(revoked_at(name.as_bytes()).await, None, "{name}");
+    }
+}
+
 /// A blob belongs to everyone who stored it.
 pub async fn knows_blob_owners(world: World) {
     let hash = BlobHash::of(b"bytes");

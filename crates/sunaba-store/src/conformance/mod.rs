@@ -71,7 +71,7 @@ macro_rules! conformance {
             fencing:
                 refuses_a_superseded_worker, refuses_a_worker_long_after_the_end;
             keeping:
-                keeps_tokens_by_hash, revokes_tokens_once, knows_blob_owners, sets_a_setting_once,
+                keeps_tokens_by_hash, revokes_tokens_once, revokes_the_tokens_of_a_sandbox, knows_blob_owners, sets_a_setting_once,
                 refuses_work_when_closed;
             random:
                 interleaved_writers_with_retries;

@@ -1,0 +1,84 @@
+//! What the tests of this crate share: its parts over a real store, without any provider, and a sandbox's row.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use sunaba_store::{NewProject, NewSandbox, NewTask, NewTicket, Store};
+use sunaba_store_sqlite::{Options, SqliteStore};
+use sunaba_types::{
+    Clock, Priority, ProjectSettings, Resources, Sandbox, SandboxId, SystemClock, Terms, TicketType,
+};
+
+use crate::{Doors, Parts, Settings, Shelf};
+
+#[derive(Debug)]
+struct NoDoors;
+
+#[async_trait]
+impl Doors for NoDoors {
+    async fn open(&self, _: &SandboxId, _: &Path) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    async fn close(&self, _: &SandboxId) {}
+
+    fn has_tunnel(&self, _: &SandboxId) -> bool {
+        false
+    }
+}
+
+pub(crate) async fn parts(dir: &Path) -> Parts {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let store: Arc<dyn Store> =
+        SqliteStore::open(Options::new(dir.join("s.db"), Arc::clone(&clock))).await.unwrap();
+    Parts {
+        store,
+        providers: std::collections::BTreeMap::new(),
+        doors: Arc::new(NoDoors),
+        clock,
+        mint_token: || unreachable!("nothing is started"),
+        settings: Settings::new(dir.to_owned()),
+        git_locks: Arc::default(),
+        secrets: None,
+        shelf: Shelf::new(dir.join("layers")),
+    }
+}
+
+pub(crate) async fn sandbox(parts: &Parts) -> Sandbox {
+    let store = &parts.store;
+    let project = NewProject {
+        name: "p".into(),
+        repo_path: Some("/nowhere".into()),
+        repo_url: None,
+        default_branch: "main".into(),
+        settings: ProjectSettings::default(),
+    };
+    let project_id = store.ensure_project(project).await.unwrap().id;
+    let ticket = NewTicket {
+        project_id: project_id.clone(),
+        title: "t".into(),
+        description: String::new(),
+        ticket_type: TicketType::Feature,
+        priority: Priority::Medium,
+        owner: "o".into(),
+    };
+    let task = NewTask {
+        ticket_id: store.create_ticket(ticket).await.unwrap().id,
+        task_type: "implement".into(),
+        title: "t".into(),
+        description: String::new(),
+        priority: Priority::Medium,
+    };
+    let sandbox = NewSandbox {
+        project_id: Some(project_id),
+        task_id: Some(store.create_task(task).await.unwrap().id),
+        provider: "local".into(),
+        runtime: "native".into(),
+        model: "m".into(),
+        prompt: "p".into(),
+        resources: Resources::default(),
+        terms: Terms::default(),
+    };
+    store.create_sandbox(sandbox).await.unwrap()
+}
