@@ -3,12 +3,13 @@
 
 use std::path::Path;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::support::{Ran, git, repository, sunaba, until, wait};
+use crate::support::{DEADLINE, Ran, Server, git, http, repository, sunaba, until, wait};
 
 const SCRIPT: &str = "
 - text: I count first.
@@ -163,4 +164,60 @@ fn an_interrupted_demonstration_leaves_nothing_running() {
     assert_eq!(wait(&mut demo).code(), Some(130));
     assert!(!any(), "the sandbox is gone");
     assert!(!data.join("server.json").exists(), "the server ended in order");
+}
+
+/// The token that a sandbox was given, from the file that only its server reads.
+fn token_of(server: &Server, id: &str) -> Option<String> {
+    let spec =
+        std::fs::read_to_string(server.data.path().join("sandboxes").join(id).join("spec.json")).ok()?;
+    let start = spec.find("sun_sandbox_")?;
+    Some(spec[start..].chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect())
+}
+
+/// What the server says to somebody who has a sandbox's token.
+async fn asked_with(server: &Server, id: &str, token: &str) -> (u16, String) {
+    let url = format!("{}/api/v1/sandboxes/{id}/events", server.url);
+    let body = serde_json::json!({ "event_type": "agent.heartbeat", "event_data": {} });
+    let answer = http().post(url).bearer_auth(token).json(&body).send().await.unwrap();
+    (answer.status().as_u16(), answer.text().await.unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_token_of_an_adopted_sandbox_ends_with_it() {
+    let mut server = Server::start(&[]);
+    let repo = repository(server.data.path());
+    let script = server.data.path().join("script.yaml");
+    std::fs::write(&script, "- tools:\n    - shell: sleep 600\n").unwrap();
+    let mut run = sunaba(server.data.path());
+    run.args(["run", "--detach", "--egress", "none", "--repo"]).arg(&repo);
+    let ran = Ran::of(run.args(["--model", &format!("script:{}", script.display()), "Sleep"]));
+    let id = ran.expect_code(0).stdout.trim().to_owned();
+    let state = |server: &Server| server.json(&["show", &id])["sandbox"]["state"].clone();
+    until("it runs", || state(&server) == "running");
+    let token = token_of(&server, &id).expect("it has a token");
+    assert_eq!(asked_with(&server, &id, &token).await.0, 200);
+
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    let address = server.url.trim_start_matches("http://").to_owned();
+    server.child = sunaba(server.data.path())
+        .args(["serve", "--listen", &address])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    until("the server", || server.run(&["ps"]).code == Some(0));
+    assert_eq!(asked_with(&server, &id, &token).await.0, 200, "it goes on with the token that it has");
+    server.run(&["stop", &id]).expect_code(0);
+    let started = Instant::now();
+    loop {
+        let (status, words) = asked_with(&server, &id, &token).await;
+        if status == 401 {
+            assert!(words.contains("revoked"), "{words}");
+            break;
+        }
+        assert!(started.elapsed() < DEADLINE, "the token still opens something: {status} {words}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    until("nothing is left", || token_of(&server, &id).is_none());
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails right there")]
 
 mod config;
+mod egress_question;
 mod end_to_end;
 #[path = "../shared/leavings.rs"]
 mod leavings;
