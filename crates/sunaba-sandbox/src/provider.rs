@@ -218,6 +218,11 @@ pub trait Provider: Send + Sync + fmt::Debug {
     /// The provider's name in sandbox rows.
     fn name(&self) -> &'static str;
 
+    /// Fetches what such a sandbox is made from, where that can take long: the rest is done within a deadline.
+    async fn fetch(&self, _request: &CreateRequest) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Makes the sandbox's places, or finds them: the id is its name, and asked again for the same id it
     /// gives the same places. Nothing runs yet.
     async fn create(&self, id: &SandboxId, request: &CreateRequest) -> Result<Prepared, Error>;

@@ -173,6 +173,15 @@ impl Provider for DockerProvider {
         "docker"
     }
 
+    async fn fetch(&self, request: &CreateRequest) -> Result<(), Error> {
+        let image = request.image.as_deref().unwrap_or(&self.options.default_image);
+        let docker = self.engine.docker().await?;
+        match self.engine.find("look for the image", docker.inspect_image(image)).await? {
+            Some(_) => Ok(()),
+            None => self.pull(image).await,
+        }
+    }
+
     async fn create(&self, id: &SandboxId, request: &CreateRequest) -> Result<Prepared, Error> {
         let (places, root, users) = (self.places(id), self.options.root.clone(), self.users);
         let (request, remote) = (request.clone(), self.options.remote);
@@ -269,6 +278,10 @@ impl Provider for DockerProvider {
         if self.options.remote {
             remote::remove_container(&self.engine, &remote::helper(id)).await?;
             remote::remove_volumes(&self.engine, id).await?;
+            // Only tidiness: what is left over costs some disk there, and is looked for again.
+            if let Ok((worker, _)) = self.cargo.get(&self.options.worker_program).await {
+                let _ = remote::remove_other_workers(&self.engine, worker).await;
+            }
         }
         let log = self.log_path(id);
         crate::local::blocking(move || {

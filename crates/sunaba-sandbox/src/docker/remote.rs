@@ -1,8 +1,9 @@
 //! Sandboxes of a daemon on another machine: volumes instead of directories, and the worker brought there.
 //!
 //! The worker lies in one volume for each version of it, which sandboxes see read-only; it is filled through a
-//! container that is made for that and never runs.
+//! container that is made for that and never runs. Volumes of other versions go when nobody uses them any more.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use bollard::models::{ContainerCreateBody, HostConfig, VolumeCreateRequest};
@@ -23,6 +24,8 @@ use crate::Error;
 pub(super) const UID: u32 = 1000;
 /// Where the worker's volume appears.
 const WORKER_DIR: &str = "/opt/sunaba";
+/// Marks a worker's volume. It belongs to no server: all that send the same worker share it.
+const WORKER_LABEL: &str = "io.sunaba.worker";
 /// How much of the hash names the volume.
 const HASH_CHARS: usize = 16;
 
@@ -64,7 +67,37 @@ pub(super) async fn make_volumes(engine: &Engine, id: &SandboxId, instance: &str
     Ok(())
 }
 
-/// Removes them; what is not there is no error.
+/// Makes the volume that the worker is brought into, or finds it.
+pub(super) async fn make_worker_volume(engine: &Engine, name: &str) -> Result<(), Error> {
+    let docker = engine.docker().await?;
+    let request = VolumeCreateRequest {
+        name: Some(name.to_owned()),
+        labels: Some(HashMap::from([(WORKER_LABEL.to_owned(), name.to_owned())])),
+        ..VolumeCreateRequest::default()
+    };
+    engine.ask("make the worker's volume", docker.create_volume(request)).await.map(drop)
+}
+
+/// Removes the volumes of other workers than this one that no container uses. A server that still sends one of
+/// them makes its volume again.
+pub(super) async fn remove_other_workers(engine: &Engine, current: &str) -> Result<(), Error> {
+    let docker = engine.docker().await?;
+    let wanted =
+        HashMap::from([("label", vec![WORKER_LABEL.to_owned()]), ("dangling", vec!["true".to_owned()])]);
+    let options = ListVolumesOptionsBuilder::new().filters(&wanted).build();
+    let listed = engine.ask("list the workers' volumes", docker.list_volumes(Some(options))).await?;
+    for volume in listed.volumes.unwrap_or_default().into_iter().filter(|volume| volume.name != current) {
+        match docker.remove_volume(&volume.name, None::<RemoveVolumeOptions>).await {
+            Ok(()) => {}
+            // Somebody was quicker, or began to use it.
+            Err(error) if matches!(status(&error), Some(404 | 409)) => {}
+            Err(error) => return Err(super::engine::failed("remove an old worker's volume")(error)),
+        }
+    }
+    Ok(())
+}
+
+/// Removes the sandbox's volumes; what is not there is no error.
 pub(super) async fn remove_volumes(engine: &Engine, id: &SandboxId) -> Result<(), Error> {
     let docker = engine.docker().await?;
     for (name, _) in volumes(id) {
@@ -76,7 +109,7 @@ pub(super) async fn remove_volumes(engine: &Engine, id: &SandboxId) -> Result<()
 /// Every sandbox that has a volume here.
 pub(super) async fn list(engine: &Engine, instance: &str) -> Result<Vec<SandboxId>, Error> {
     let docker = engine.docker().await?;
-    let wanted = std::collections::HashMap::from([("label", vec![format!("{INSTANCE_LABEL}={instance}")])]);
+    let wanted = HashMap::from([("label", vec![format!("{INSTANCE_LABEL}={instance}")])]);
     let options = ListVolumesOptionsBuilder::new().filters(&wanted).build();
     let listed = engine.ask("list the volumes", docker.list_volumes(Some(options))).await?;
     let ids = listed.volumes.unwrap_or_default().into_iter().filter_map(|volume| {

@@ -48,7 +48,7 @@ impl DockerProvider {
         let started = timeout(super::KILL_TIMEOUT * 2, docker.start_container(&name, None)).await;
         let reason = match started {
             Ok(Ok(())) => return Ok(()),
-            Ok(Err(error)) => words(&error),
+            Ok(Err(error)) => self.explain(&words(&error)),
             Err(_) => "the daemon did not answer in time".to_owned(),
         };
         remote::remove_container(&self.engine, &name).await?;
@@ -65,11 +65,6 @@ impl DockerProvider {
     ) -> Result<(), Error> {
         let daemon = self.daemon().await?;
         let image = wanted.image.as_deref().unwrap_or(&self.options.default_image);
-        let network = match &self.options.network {
-            _ if !self.options.remote => "none",
-            Some(network) => network,
-            None => "bridge",
-        };
         let spec = Spec {
             id,
             instance: &self.options.instance,
@@ -77,7 +72,7 @@ impl DockerProvider {
             user: self.user(places, daemon.rootless)?,
             limits: wanted.limits,
             mounts: self.mounts(id, places, request).await?,
-            network,
+            network: self.network(),
             seccomp: daemon.seccomp.then_some(&*self.filter),
             users_mapped: daemon.users_mapped && !self.options.remote,
         };
@@ -87,13 +82,44 @@ impl DockerProvider {
         match docker.create_container(Some(options.clone()), body.clone()).await {
             Ok(_) => return Ok(()),
             Err(error) if status(&error) == Some(404) => self.pull(image).await?,
-            Err(error) => return Err(Error::StartFailed { id: id.clone(), reason: words(&error) }),
+            Err(error) => return Err(self.not_made(id, &error)),
         }
         let made = docker.create_container(Some(options), body).await;
-        made.map(drop).map_err(|error| Error::StartFailed { id: id.clone(), reason: words(&error) })
+        made.map(drop).map_err(|error| self.not_made(id, &error))
     }
 
-    async fn pull(&self, image: &str) -> Result<(), Error> {
+    fn not_made(&self, id: &SandboxId, error: &bollard::errors::Error) -> Error {
+        Error::StartFailed { id: id.clone(), reason: self.explain(&words(error)) }
+    }
+
+    /// What the container is attached to.
+    fn network(&self) -> &str {
+        match &self.options.network {
+            _ if !self.options.remote => "none",
+            Some(network) => network,
+            None => "bridge",
+        }
+    }
+
+    /// The daemon's words, and what to do about those that people meet.
+    fn explain(&self, said: &str) -> String {
+        let network = self.network();
+        if said.contains("network") && said.contains("not found") {
+            return format!(
+                "the daemon has no network {network} ({said}): make it there (docker network create {network}) or \
+                 set docker.network to one that it has"
+            );
+        }
+        if said.contains(WORKER_INSIDE) && said.contains("no such file") {
+            return format!(
+                "the worker does not run in this image ({said}): use the static worker of a release \
+                 (sandbox.worker_program), or an image with the libraries of the system it was built on"
+            );
+        }
+        said.to_owned()
+    }
+
+    pub(super) async fn pull(&self, image: &str) -> Result<(), Error> {
         let docker = self.engine.docker().await?;
         // Without a tag every tag would be fetched.
         let tagged = image.rsplit('/').next().is_some_and(|last| last.contains([':', '@']));
@@ -144,6 +170,7 @@ impl DockerProvider {
                 ));
             }
             let (worker, _) = self.cargo.get(&self.options.worker_program).await?;
+            remote::make_worker_volume(&self.engine, worker).await?;
             let own = remote::volumes(id);
             let mounts = own.iter().map(|(name, inside)| spec::volume(name, inside, true));
             return Ok(mounts.chain([remote::worker_mount(worker)]).collect());

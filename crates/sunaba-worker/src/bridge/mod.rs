@@ -32,6 +32,8 @@ pub use self::way::{Line, Outward, Sockets};
 
 /// Where the server is when it is not on this host: the address of the sandbox's tunnel.
 pub(crate) const TUNNEL_VARIABLE: &str = "SUNABA_TUNNEL_URL";
+/// The private certificate authority of that address, in PEM; there only where it has one.
+pub(crate) const TUNNEL_CA_VARIABLE: &str = "SUNABA_TUNNEL_CA";
 /// How long a connection to the gateway is held while the server is away.
 pub const HOLD: Duration = Duration::from_secs(60 * 60);
 /// How long a connection to the egress proxy is: programs that download have little patience themselves.
@@ -51,7 +53,11 @@ pub fn run(listen: Option<&str>, door: PathBuf) -> anyhow::Result<()> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().context("make the runtime")?.block_on(
         async {
             match std::env::var(TUNNEL_VARIABLE) {
-                Ok(url) => serve_both(gateway, egress, Tunnel::keep(&url)?).await,
+                Ok(url) => {
+                    let authority = std::env::var(TUNNEL_CA_VARIABLE).ok();
+                    let tunnel = Tunnel::keep_trusting(&url, authority.as_deref())?;
+                    serve_both(gateway, egress, tunnel).await
+                }
                 Err(_) => serve_both(gateway, egress, Sockets::beside(door)).await,
             }
         },

@@ -22,7 +22,7 @@ use nix::sys::prctl;
 use nix::sys::signal::{Signal, kill};
 use sunaba_types::shim::{BRIDGE_ADDRESS, PROXY_ADDRESS};
 
-use crate::bridge::TUNNEL_VARIABLE;
+use crate::bridge::{TUNNEL_CA_VARIABLE, TUNNEL_VARIABLE};
 
 use self::execs::Execs;
 pub use self::execs::hold;
@@ -118,7 +118,11 @@ fn keep_bridge(program: &std::path::Path, listeners: &Listeners) {
         let started = Command::new(program)
             .arg("bridge")
             .env_clear()
-            .envs(std::env::var(TUNNEL_VARIABLE).ok().map(|url| (TUNNEL_VARIABLE, url)))
+            .envs(
+                [TUNNEL_VARIABLE, TUNNEL_CA_VARIABLE]
+                    .into_iter()
+                    .filter_map(|name| Some((name, std::env::var_os(name)?))),
+            )
             .stdin(Stdio::from(gateway))
             .stdout(Stdio::from(proxy))
             .spawn();

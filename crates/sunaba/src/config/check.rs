@@ -24,6 +24,13 @@ pub(super) fn across(config: &Config, values: &BTreeMap<&'static str, Value>, pr
             origin("docker.remote"),
         ));
     }
+    if config.docker.network.is_some() && !config.docker.remote {
+        problems.push(format!(
+            "{}: docker.network: containers on this host have no network at all; leave it out, or set \
+             docker.remote if the daemon is on another machine",
+            origin("docker.network"),
+        ));
+    }
     if config.secrets.key.is_some() && config.secrets.key_file.is_some() {
         problems.push(format!(
             "{}: secrets.key_file: the key is given twice; leave out this or secrets.key ({})",

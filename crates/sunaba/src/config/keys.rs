@@ -4,8 +4,8 @@ use secrecy::SecretString;
 use sunaba_types::{EgressPreset, IsolationWanted};
 
 use super::read::{
-    amount, boolean, database, directives, directory, docker_host, listed, not_blank, one_of, set, socket,
-    web_address, whole,
+    amount, boolean, certificates, database, directives, directory, docker_host, docker_network, listed,
+    not_blank, one_of, set, socket, web_address, whole,
 };
 use super::tree::{AuthMode, Config, LogFormat};
 
@@ -57,6 +57,13 @@ pub(crate) const KEYS: &[Key] = &[
         flag: Some("public-url"),
         help: "Address under which people reach the server, when it is not the one it listens on.",
         apply: |config, text| set(&mut config.public_url, web_address(text).map(Some)),
+        ..PLAIN
+    },
+    Key {
+        name: "public_url_ca",
+        env: &["SUNABA_PUBLIC_URL_CA"],
+        help: "A file with the certificate authority (PEM) of that address, where it is a private one: sandboxes on other machines trust it for their tunnel, whatever their image trusts. Read at the start.",
+        apply: |config, text| set(&mut config.public_url_ca, certificates(text).map(Some)),
         ..PLAIN
     },
     Key {
@@ -207,8 +214,8 @@ pub(crate) const KEYS: &[Key] = &[
     Key {
         name: "sandbox.image",
         env: &["SANDBOX_IMAGE"],
-        default: Some("debian:stable-slim"),
-        help: "Image of container sandboxes whose project names none.",
+        default: Some("buildpack-deps:stable-scm"),
+        help: "Image of container sandboxes whose project names none. It needs git, and certificates for an https tunnel.",
         apply: |config, text| set(&mut config.sandbox.image, not_blank(text)),
         ..PLAIN
     },
@@ -304,6 +311,13 @@ pub(crate) const KEYS: &[Key] = &[
         default: Some("false"),
         help: "Whether the container daemon is on another machine: its sandboxes come back through a tunnel, and `public_url` is needed.",
         apply: |config, text| set(&mut config.docker.remote, boolean(text)),
+        ..PLAIN
+    },
+    Key {
+        name: "docker.network",
+        env: &["SUNABA_DOCKER_NETWORK"],
+        help: "The network of containers on another machine (`docker network ls` there): one that leads to `public_url`, and better to nothing else. Default: the daemon's own, `bridge`. Containers on this host have no network.",
+        apply: |config, text| set(&mut config.docker.network, docker_network(text).map(Some)),
         ..PLAIN
     },
     Key {

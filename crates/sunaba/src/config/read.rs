@@ -3,6 +3,9 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+
 use super::tree::Database;
 
 /// Puts a value that could be read into its place.
@@ -123,10 +126,42 @@ pub(super) fn listed(text: &str) -> Vec<String> {
 
 /// A container daemon's address.
 pub(super) fn docker_host(text: &str) -> Result<String, String> {
-    let known = ["unix://", "tcp://", "http://", "https://"].iter().any(|scheme| text.starts_with(scheme));
-    if known {
-        Ok(text.to_owned())
-    } else {
-        Err("must start with unix://, tcp://, http:// or https://".to_owned())
+    if ["unix://", "tcp://", "http://"].iter().any(|scheme| text.starts_with(scheme)) {
+        return Ok(text.to_owned());
+    }
+    Err("must start with unix:// or tcp://; a daemon behind ssh or TLS is reached by forwarding its socket: ssh \
+         -nNT -L /run/far.sock:/var/run/docker.sock HOST, then unix:///run/far.sock with docker.remote true"
+        .to_owned())
+}
+
+/// The name of a daemon's network that a sandbox may be attached to.
+pub(super) fn docker_network(text: &str) -> Result<String, String> {
+    let refused = match text {
+        "none" => Some("has no way to the server; name a network that leads to public_url"),
+        "host" => Some("would give a sandbox all of that machine's network; name a network of its own"),
+        _ if text.starts_with("container:") => Some("is another container's network; name one of its own"),
+        _ => None,
+    };
+    let named = text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c));
+    match refused {
+        Some(why) => Err(why.to_owned()),
+        None if named => Ok(text.to_owned()),
+        None => Err("is not the name of a network; `docker network ls` lists them".to_owned()),
+    }
+}
+
+/// What a file of certificates holds; it is handed on in an environment variable, which has a bound.
+pub(super) fn certificates(text: &str) -> Result<String, String> {
+    const MAX_BYTES: usize = 64 * 1024;
+    let held =
+        std::fs::read_to_string(directory(text)?).map_err(|error| format!("cannot be read: {error}"))?;
+    if held.len() > MAX_BYTES {
+        return Err(format!("is larger than {MAX_BYTES} bytes; name the one authority that is needed"));
+    }
+    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(held.as_bytes()).collect();
+    match read {
+        Ok(read) if !read.is_empty() => Ok(held),
+        _ => Err("holds no certificate in PEM (-----BEGIN CERTIFICATE-----)".to_owned()),
     }
 }

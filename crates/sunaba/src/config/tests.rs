@@ -128,3 +128,67 @@ fn the_reference_page_names_every_key() {
         assert!(!key.help.is_empty(), "{}", key.name);
     }
 }
+
+#[test]
+fn a_container_s_network_is_a_name_and_only_for_another_machine() {
+    let dir = tempfile::tempdir().unwrap();
+    let with = |network: &str, remote: &str| {
+        let mut outside = outside(dir.path());
+        for (name, value) in [
+            ("DOCKER_HOST", "tcp://far:2375"),
+            ("SUNABA_PUBLIC_URL", "https://here"),
+            ("SUNABA_DOCKER_REMOTE", remote),
+            ("SUNABA_DOCKER_NETWORK", network),
+        ] {
+            outside.env.insert(name.to_owned(), value.to_owned());
+        }
+        outside
+    };
+    let loaded = load(&with("agents_1", "true")).unwrap();
+    assert_eq!(loaded.config.docker.network.as_deref(), Some("agents_1"));
+    for (network, why) in [
+        ("none", "has no way to the server"),
+        ("host", "would give a sandbox all of that machine's network"),
+        ("container:abc", "is another container's network"),
+        ("a b", "is not the name of a network"),
+        ("-x", "is not the name of a network"),
+        ("../x", "is not the name of a network"),
+    ] {
+        let said = problems(&with(network, "true"));
+        assert!(
+            said.contains(&format!("$SUNABA_DOCKER_NETWORK: docker.network: {network:?} {why}")),
+            "{said}"
+        );
+    }
+    let here = problems(&with("agents", "false"));
+    assert!(here.contains("docker.network: containers on this host have no network at all"), "{here}");
+}
+
+#[test]
+fn a_daemon_behind_ssh_or_tls_is_refused_with_the_way_round() {
+    let dir = tempfile::tempdir().unwrap();
+    for host in ["ssh://me@far", "https://far:2376", "/var/run/docker.sock"] {
+        let mut outside = outside(dir.path());
+        outside.env.insert("DOCKER_HOST".to_owned(), host.to_owned());
+        let said = problems(&outside);
+        assert!(said.contains("must start with unix:// or tcp://") && said.contains("ssh -nNT -L"), "{said}");
+    }
+}
+
+#[test]
+fn a_certificate_authority_is_read_at_the_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("ca.pem");
+    let mut outside = outside(dir.path());
+    outside.env.insert("SUNABA_PUBLIC_URL_CA".to_owned(), file.display().to_string());
+    assert!(problems(&outside).contains("cannot be read"));
+    for wrong in ["", "no certificate", "-----BEGIN CERTIFICATE-----\n*\n-----END CERTIFICATE-----\n"] {
+        std::fs::write(&file, wrong).unwrap();
+        assert!(problems(&outside).contains("holds no certificate in PEM"), "{wrong:?}");
+    }
+    std::fs::write(&file, "x".repeat(70_000)).unwrap();
+    assert!(problems(&outside).contains("is larger than 65536 bytes"));
+    let pem = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    std::fs::write(&file, pem).unwrap();
+    assert_eq!(load(&outside).unwrap().config.public_url_ca.as_deref(), Some(pem));
+}

@@ -85,6 +85,8 @@ pub(crate) struct DockerConfig {
     pub(crate) host: String,
     /// Whether it is on another machine.
     pub(crate) remote: bool,
+    /// The network of containers on another machine; none means the daemon's default.
+    pub(crate) network: Option<String>,
     /// Whether somebody named it.
     pub(crate) named: bool,
 }
@@ -131,6 +133,8 @@ pub(crate) struct Config {
     pub(crate) data_dir: PathBuf,
     /// The address under which others reach the server.
     pub(crate) public_url: Option<String>,
+    /// The private certificate authority of that address, in PEM.
+    pub(crate) public_url_ca: Option<String>,
     /// Which database.
     pub(crate) database: Database,
     /// Whether callers must show a token.
@@ -164,6 +168,7 @@ impl Config {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             data_dir: PathBuf::new(),
             public_url: None,
+            public_url_ca: None,
             database: Database::InDataDir,
             auth: AuthMode::Required,
             auto_register_sandboxes: false,
@@ -185,7 +190,7 @@ impl Config {
             openai: ModelConfig { api_key: None, base_url: String::new() },
             prices: None,
             egress: EgressConfig { default: EgressPreset::None, private_hosts: Vec::new() },
-            docker: DockerConfig { host: String::new(), remote: false, named: false },
+            docker: DockerConfig { host: String::new(), remote: false, network: None, named: false },
             secrets: SecretsConfig { key: None, key_file: None },
             orchestrator: OrchestratorConfig {
                 enabled: true,

@@ -196,6 +196,7 @@ fn orchestrator_settings(config: &Config) -> sunaba_orchestrator::Settings {
     let set = &config.orchestrator;
     sunaba_orchestrator::Settings {
         public_url: config.public_url.clone(),
+        public_url_ca: config.public_url_ca.clone(),
         default_egress: Egress { preset: config.egress.default, allow: Vec::new() },
         root_fs: config.sandbox.root_fs.as_ref().map(|path| path.to_string_lossy().into_owned()),
         pids: config.sandbox.pids,

@@ -36,7 +36,7 @@ pub(crate) fn compose(config: &Config) -> Outcome<Providers> {
             worker_program,
             default_image: config.sandbox.image.clone(),
             instance: instance(&config.data_dir),
-            network: None,
+            network: config.docker.network.clone(),
         });
         all.push(Arc::new(docker.map_err(|error| Failure::Other(error.into()))?));
     }

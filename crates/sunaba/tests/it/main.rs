@@ -3,6 +3,18 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails right there")]
 
 mod config;
+/// The kit's own file, without the server that the rest of the kit is built with.
+#[path = "../../../sunaba-testkit/src/docker.rs"]
+#[expect(
+    unreachable_pub,
+    dead_code,
+    reason = "the file is public in the kit; the worker lies beside the program here"
+)]
+mod daemon;
+mod docker;
+mod docker_kit;
+mod docker_remote;
+mod docker_tls;
 mod egress_question;
 mod end_to_end;
 #[path = "../shared/leavings.rs"]

@@ -9,7 +9,8 @@ use http::{Request, StatusCode, Uri, header};
 use http_body_util::Empty;
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
-use rustls::pki_types::ServerName;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -30,6 +31,8 @@ pub(super) struct Address {
     host: String,
     port: u16,
     path: String,
+    /// One more authority that the server's certificate may be of, in PEM.
+    authority: Option<String>,
 }
 
 impl std::fmt::Debug for Address {
@@ -53,7 +56,13 @@ impl Address {
             host: authority.host().to_owned(),
             port: authority.port_u16().unwrap_or(if secure { 443 } else { 80 }),
             path: uri.path().to_owned(),
+            authority: None,
         })
+    }
+
+    /// Trusts this authority (PEM) besides those of the image.
+    pub(super) fn trusting(self, authority: Option<&str>) -> Self {
+        Self { authority: authority.map(str::to_owned), ..self }
     }
 
     /// The server, without the token.
@@ -75,14 +84,21 @@ async fn connect(address: &Address) -> anyhow::Result<Dialled> {
         return upgrade(address, stream).await;
     }
     let name = ServerName::try_from(host.to_owned()).context("the server's name cannot be checked")?;
-    let stream = TlsConnector::from(tls()?).connect(name, stream).await.context("no TLS")?;
+    let stream = TlsConnector::from(tls(address.authority.as_deref())?)
+        .connect(name, stream)
+        .await
+        .context("no TLS")?;
     upgrade(address, stream).await
 }
 
-/// What the server's certificate is checked against: the authorities that the image trusts.
-fn tls() -> anyhow::Result<Arc<ClientConfig>> {
+/// What the server's certificate is checked against: the authorities that the image trusts, and a given one.
+fn tls(authority: Option<&str>) -> anyhow::Result<Arc<ClientConfig>> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    for certificate in CertificateDer::pem_slice_iter(authority.unwrap_or_default().as_bytes()) {
+        let certificate = certificate.ok().context("the given certificate authority cannot be read")?;
+        roots.add(certificate).context("the given certificate authority cannot be used")?;
+    }
     if roots.is_empty() {
         bail!("the image trusts no certificate authority: install its ca-certificates");
     }
