@@ -16,6 +16,9 @@ pub(crate) const SHORT: Duration = Duration::from_secs(60);
 /// The limit for calls that move objects or files.
 pub(crate) const LONG: Duration = Duration::from_secs(600);
 
+/// What one git may use when it reads what a sandbox made.
+const SANDBOX_OBJECTS_MEMORY: u64 = 1 << 30;
+
 const OUTPUT_MAX_BYTES: u64 = 16 * 1024 * 1024;
 const STDERR_MAX_BYTES: u64 = 64 * 1024;
 const STDERR_SHOWN_CHARS: usize = 2000;
@@ -43,6 +46,10 @@ const SETTINGS: &[&str] = &[
     "gc.auto=0",
     "maintenance.auto=false",
     "advice.detachedHead=false",
+    // Large files are streamed instead of held, so that the bound on memory is met by hostile objects only.
+    "core.bigFileThreshold=64m",
+    "pack.windowMemory=128m",
+    "pack.deltaCacheSize=64m",
 ];
 
 /// The user as whom git runs on somebody's repository.
@@ -79,6 +86,8 @@ pub(crate) struct Git {
     stdin: Vec<u8>,
     limit: Duration,
     max_output: u64,
+    /// None for what reads only a person's own repository.
+    memory: Option<u64>,
     operation: String,
 }
 
@@ -106,6 +115,7 @@ impl Git {
             stdin: Vec::new(),
             limit: SHORT,
             max_output: OUTPUT_MAX_BYTES,
+            memory: Some(SANDBOX_OBJECTS_MEMORY),
             operation: operation.to_owned(),
         }
     }
@@ -155,6 +165,12 @@ impl Git {
         self
     }
 
+    /// For a call that reads nothing a sandbox made: git may use what it needs.
+    pub(crate) fn any_memory(mut self) -> Self {
+        self.memory = None;
+        self
+    }
+
     /// The name of the operation and its limit, for errors.
     pub(crate) fn timed_out(&self) -> Error {
         Error::Timeout { operation: self.operation.clone(), limit: self.limit }
@@ -168,9 +184,21 @@ impl Git {
         Error::Failed { operation: self.operation.clone(), stderr: presentable(stderr) }
     }
 
+    /// Git; or, for somebody else, whose process we may have no right to bound, what bounds itself and becomes git.
+    fn program(&self) -> Command {
+        match (self.memory, self.owner) {
+            (Some(bytes), Some(_)) => {
+                let mut command = Command::new("prlimit");
+                command.arg(format!("--data={bytes}")).args(["--", "git"]);
+                command
+            }
+            _ => Command::new("git"),
+        }
+    }
+
     /// Starts git with the given ends; it is ended when it is dropped.
     pub(crate) fn spawn(&self, stdin: Stdio, stdout: Stdio) -> Result<Running> {
-        let mut command = Command::new("git");
+        let mut command = self.program();
         command.env_clear().current_dir("/").args(&self.args);
         for name in PASSED_ON {
             if let Some(value) = std::env::var_os(name) {
@@ -189,8 +217,13 @@ impl Git {
         if let Some(owner) = self.owner {
             command.uid(owner.uid).gid(owner.gid).env("HOME", "/nonexistent").env_remove("TMPDIR");
         }
-        command.stdin(stdin).stdout(stdout).stderr(Stdio::piped()).kill_on_drop(true);
-        command.spawn().map(Running::new).map_err(Error::io("starting git"))
+        command.stdin(stdin).stdout(stdout).stderr(Stdio::piped()).kill_on_drop(true).process_group(0);
+        let running = command.spawn().map(Running::new).map_err(Error::io("starting git"))?;
+        // Before it is given anything to read.
+        if let (Some(bytes), None) = (self.memory, self.owner) {
+            running.bound_memory(bytes).map_err(Error::io("bounding git's memory"))?;
+        }
+        Ok(running)
     }
 
     /// Runs to the end, whatever the exit status.

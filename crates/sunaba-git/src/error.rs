@@ -38,6 +38,12 @@ pub enum Error {
     /// The place for a workspace is taken.
     #[error("{} exists and is not empty; a workspace is only made in an empty directory", .0.display())]
     WorkspaceNotEmpty(PathBuf),
+    /// Others write to the project's mirror and do not come to an end.
+    #[error("the project's repository was busy for {seconds} s; try again")]
+    Busy {
+        /// How long it was waited for.
+        seconds: u64,
+    },
     /// Git took too long and was stopped.
     #[error("git {operation} did not end within {} s and was stopped", .limit.as_secs())]
     Timeout {

@@ -51,7 +51,8 @@ impl Mirror {
             .args(["--quiet", "--no-write-fetch-head", "--no-auto-maintenance", "--update-shallow"])
             .args(["--prune", "--no-tags", "--upload-pack", upload_pack, "--", from])
             .args(["+refs/heads/*:refs/remotes/source/*", "+refs/tags/*:refs/tags/*"])
-            .limit(LONG);
+            .limit(LONG)
+            .any_memory();
         if let Some(credential) = &self.credential {
             call = credential.lend(call, from);
         }

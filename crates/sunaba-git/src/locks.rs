@@ -2,8 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
+
+use crate::{Error, Result};
 
 /// The git locks of all projects of this server. Shared by everything that writes to mirrors.
 #[derive(Debug, Default)]
@@ -29,6 +32,12 @@ impl ProjectLocks {
         };
         lock.lock_owned().await
     }
+
+    /// The same, for as long as the caller can wait.
+    pub async fn lock_within(&self, project: &str, patience: Duration) -> Result<OwnedMutexGuard<()>> {
+        let busy = |_| Error::Busy { seconds: patience.as_secs() };
+        tokio::time::timeout(patience, self.lock(project)).await.map_err(busy)
+    }
 }
 
 #[cfg(test)]
@@ -43,6 +52,8 @@ mod tests {
         let first = locks.lock("a").await;
         assert!(locks.lock("a").now_or_never().is_none());
         assert!(locks.lock("b").now_or_never().is_some());
+        let waited = locks.lock_within("a", Duration::from_millis(5)).await;
+        assert!(matches!(waited, Err(Error::Busy { .. })));
         drop(first);
         assert!(locks.lock("a").now_or_never().is_some());
     }

@@ -6,6 +6,7 @@ mod elsewhere;
 mod mirror;
 mod publish;
 mod repo;
+mod serve;
 mod support;
 mod tree;
 mod workspace;
