@@ -15,7 +15,7 @@ const SANDBOXES: usize = 200;
 /// How long all of them may take to start, and to be gone again.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// A model that thinks for longer than the measurement.
-const SCRIPT: &str = "- delay_ms: 900000\n  text: done\n";
+const SCRIPT: &str = "- delay_ms: 600000\n  text: done\n";
 
 pub(crate) async fn measure(table: &mut Table) -> anyhow::Result<()> {
     let server = Server::start().await?;

@@ -60,6 +60,7 @@ impl BringUp<'_> {
             self.begin().await?;
             let work = work::find(self.parts, self.sandbox).await?;
             let request = policy::create_request(&self.parts.settings, self.sandbox, &work.project);
+            self.provider.fetch(&request).await?;
             // Neither needs the other, and each takes its time: git its programs, the provider its disk. Both are
             // waited for even if one fails, so that nothing is still being made when what was made is deleted.
             let made = request.clone();
@@ -67,7 +68,7 @@ impl BringUp<'_> {
             (decided?, prepared?)
         };
         let egress = policy::egress(self.parts, self.sandbox, &decided.work.project, &decided.file).await?;
-        let laid = self.set_up(&decided).await?;
+        let laid = self.set_up(&decided, &egress).await?;
         let change = SandboxChange { egress: Some(egress), ..SandboxChange::default() };
         patiently(|| self.parts.store.change_sandbox(&self.sandbox.id, change.clone())).await?;
         let token = self.mint_token().await?;
@@ -135,9 +136,11 @@ impl BringUp<'_> {
         }
     }
 
-    async fn set_up(&self, decided: &Decided) -> Result<Option<Laid>, Error> {
+    async fn set_up(&self, decided: &Decided, egress: &Egress) -> Result<Option<Laid>, Error> {
         let Decided { work, base, files, file, request, toolchains, binds, root_fs } = decided;
         let command = work.project.settings.setup_command.as_deref().or(file.setup.as_deref());
+        // What the source does not have may be an agent's.
+        let agents = (!base.is_of_source).then_some(egress);
         let wanted = setup::Wanted {
             parts: self.parts,
             provider: self.provider,
@@ -153,7 +156,7 @@ impl BringUp<'_> {
             root_fs: root_fs.as_deref(),
             toolchains,
             binds,
-            egress: policy::setup_egress(&self.parts.settings, &work.project),
+            egress: policy::setup_egress(&self.parts.settings, &work.project, file, agents),
             gate: &self.gates.setups,
         };
         Box::pin(setup::prepare(&wanted)).await

@@ -50,7 +50,7 @@ async fn publish(
     base: &str,
 ) -> Result<(Outcome, String), Error> {
     // Under the lock that pushes take too: whoever takes this attempt's place waits until it is published.
-    let _guard = parts.git_locks.lock(project.id.as_str()).await;
+    let _guard = parts.git_locks.lock_within(project.id.as_str(), parts.settings.git_patience).await?;
     refuse_superseded(parts, sandbox).await?;
     let mirror = Mirror::open(parts.mirror_path(&project.id))?;
     let head = mirror.branch_commit(branch).await?.unwrap_or_else(|| base.to_owned());

@@ -80,17 +80,25 @@ async fn decided(parts: &Parts, sandbox: &Sandbox) -> Result<Option<Egress>, Err
 }
 
 /// What a setup command may reach: what the project says, else package registries where sandboxes may reach
-/// those, else what sandboxes may.
-pub(crate) fn setup_egress(settings: &Settings, project: &Project) -> Egress {
-    if let Some(egress) = &project.settings.setup_egress {
-        return egress.clone();
-    }
+/// those, else what sandboxes may; and never more than the repository wants. A command that may come from an
+/// agent (`decided` is what its sandbox may reach then) gets no more than the agent itself.
+pub(crate) fn setup_egress(
+    settings: &Settings,
+    project: &Project,
+    file: &RepositoryFile,
+    decided: Option<&Egress>,
+) -> Egress {
     let of_sandboxes = project.settings.egress.as_ref().unwrap_or(&settings.default_egress);
     let preset = match of_sandboxes.preset {
         EgressPreset::None => EgressPreset::None,
         EgressPreset::Registries | EgressPreset::Open => EgressPreset::Registries,
     };
-    Egress { preset, allow: of_sandboxes.allow.clone() }
+    let default = || Egress { preset, allow: of_sandboxes.allow.clone() };
+    let mut egress = project.settings.setup_egress.clone().unwrap_or_else(default);
+    for bound in file.egress.as_ref().into_iter().chain(decided) {
+        egress = sunaba_engine::egress::shrink(&egress, bound);
+    }
+    egress
 }
 
 #[cfg(test)]
@@ -109,5 +117,32 @@ mod tests {
                 disk_bytes: Some(2 << 30)
             }
         );
+    }
+
+    #[test]
+    fn a_setup_that_may_be_an_agents_reaches_no_more_than_the_agent() {
+        let settings = Settings::new("/data".into());
+        let none = Egress::default();
+        let registries = Egress { preset: EgressPreset::Registries, allow: Vec::new() };
+        let mut project = project();
+        project.settings.egress = Some(none.clone());
+        project.settings.setup_egress = Some(registries.clone());
+        let file = RepositoryFile::default();
+        assert_eq!(setup_egress(&settings, &project, &file, None), registries, "the source's own");
+        assert_eq!(setup_egress(&settings, &project, &file, Some(&none)), none, "an agent's");
+        let narrow = RepositoryFile { egress: Some(none.clone()), ..RepositoryFile::default() };
+        assert_eq!(setup_egress(&settings, &project, &narrow, None), none, "the repository wants less");
+    }
+
+    fn project() -> Project {
+        Project {
+            id: sunaba_types::ProjectId::parse("p").unwrap(),
+            name: "p".to_owned(),
+            repo_path: None,
+            repo_url: None,
+            default_branch: "main".to_owned(),
+            settings: sunaba_types::ProjectSettings::default(),
+            created_at: sunaba_types::Timestamp::default(),
+        }
     }
 }

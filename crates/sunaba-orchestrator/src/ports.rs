@@ -59,6 +59,8 @@ pub struct Settings {
     pub creating_deadline: Duration,
     /// How long a finished agent's result may take to be recorded.
     pub completing_deadline: Duration,
+    /// How long it is waited for others that write to a project's mirror.
+    pub git_patience: Duration,
     /// How long a setup command may take.
     pub setup_deadline: Duration,
     /// How long a sandbox that is asked to end may take.
@@ -92,6 +94,7 @@ impl Settings {
             pending_deadline: Duration::from_secs(24 * 3600),
             creating_deadline: Duration::from_secs(120),
             completing_deadline: Duration::from_secs(120),
+            git_patience: Duration::from_secs(15 * 60),
             setup_deadline: Duration::from_secs(15 * 60),
             ending_grace: Duration::from_secs(20),
             layers_max_age: Duration::from_secs(14 * 24 * 3600),

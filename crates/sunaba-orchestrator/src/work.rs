@@ -49,7 +49,7 @@ pub(crate) async fn lay_base(parts: &Parts, sandbox: &Sandbox, work: &Work) -> R
         .or(project.repo_url.as_deref())
         .ok_or_else(|| Error::Missing("the project has no repository".to_owned()))?;
     let credential = credential(parts, project).await?;
-    let guard = parts.git_locks.lock(project.id.as_str()).await;
+    let guard = parts.git_locks.lock_within(project.id.as_str(), parts.settings.git_patience).await?;
     let mirror = Mirror::ensure(parts.mirror_path(&project.id), source).await?.with_credential(credential);
     mirror.fetch().await?;
     let (branch, commit) = find_or_make_branch(&mirror, work).await?;

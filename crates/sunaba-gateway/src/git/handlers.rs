@@ -7,6 +7,7 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Extension, Path, Query, State};
@@ -27,6 +28,8 @@ use crate::{Caller, GatewayState, record};
 const UPLOAD_REQUEST_MAX_BYTES: u64 = 64 * 1024 * 1024;
 /// Largest push.
 const PUSH_MAX_BYTES: u64 = 1024 * 1024 * 1024;
+/// How long a push waits for the project's other pushes.
+const LOCK_PATIENCE: Duration = Duration::from_secs(120);
 /// How much of a fetch's answer may wait for a slow reader.
 const ANSWER_WAITING_BYTES: usize = 256 * 1024;
 
@@ -134,7 +137,13 @@ struct Push {
 impl Push {
     async fn run(self, file: File) -> Response {
         let project = self.caller.project_id.as_ref().map_or("", |id| id.as_str());
-        let guard = self.state.config.locks.lock(project).await;
+        let guard = match self.state.config.locks.lock_within(project, LOCK_PATIENCE).await {
+            Ok(guard) => guard,
+            Err(error) => {
+                self.record(false, Some(&error.to_string()), &[]).await;
+                return pushed(refusal_report(&self.commands, &error.to_string()));
+            }
+        };
         let permitted = match standing::check(&*self.state.config.store, &self.caller).await {
             Ok(sandbox) => guard::check(&sandbox, &self.commands.updates),
             Err(reason) => Err(reason.to_string()),

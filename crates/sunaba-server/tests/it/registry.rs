@@ -165,7 +165,22 @@ async fn the_servers_disk_is_for_administrators() {
     person.post("/api/v1/projects", nowhere).await.expect_problem(403, "repo_path_admin_only");
     let url = |tools: &str| json!({"repo_url": "https://h/x.git", "settings": {"toolchains": [tools]}});
     person.post("/api/v1/projects", url("/opt/go")).await.expect_problem(403, "toolchains_admin_only");
-    person.post("/api/v1/projects", json!({"repo_url": "https://h/y.git"})).await.expect(200);
+    // An address is not looked up, and nothing is fetched yet.
+    person.post("/api/v1/projects", json!({"repo_url": "https://9.9.9.9/y.git"})).await.expect(200);
+    for elsewhere in [
+        "http://9.9.9.9/y.git",
+        "ssh://git@9.9.9.9/y.git",
+        "https://127.0.0.1/y.git",
+        "https://localhost:8443/y.git",
+        "https://169.254.169.254/latest",
+        "https://[::ffff:10.0.0.1]/y.git",
+    ] {
+        let refused = person.post("/api/v1/projects", json!({"repo_url": elsewhere})).await;
+        refused.expect_problem(403, "repo_url_admin_only");
+        app.admin.post("/api/v1/projects", json!({"repo_url": elsewhere})).await.expect(200);
+    }
+    let odd = json!({"repo_url": "https://0x7f000001/y.git"});
+    person.post("/api/v1/projects", odd).await.expect_problem(422, "validation_failed");
     for bad in [
         "/",
         "/etc/ssl",

@@ -8,6 +8,7 @@ use sunaba_store::NewProject;
 use sunaba_types::{Project, ProjectSettings};
 use utoipa::ToSchema;
 
+use super::remote;
 use super::settings::{self, SettingsBody};
 use crate::api::views::ProjectView;
 use crate::api::{ApiResult, SMALL_BODY, ok};
@@ -52,6 +53,9 @@ pub(crate) async fn create(
         return ok(&ProjectView::of(&state, held).await?);
     }
     may_make(&state, &identity, &wanted)?;
+    if let (false, Some(url)) = (identity.is_admin(), &wanted.repo_url) {
+        remote::may_fetch(url).await?;
+    }
     settings::check_places(&state, &identity, &ProjectSettings::default(), &wanted.settings).await?;
     let project = complete(wanted).await?;
     let project = state.store().ensure_project(project).await?;

@@ -2,6 +2,7 @@
 
 pub(crate) mod create;
 pub(crate) mod list;
+mod remote;
 pub(crate) mod secrets;
 mod settings;
 pub(crate) mod show;
