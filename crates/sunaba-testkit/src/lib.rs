@@ -7,6 +7,7 @@
 mod app;
 mod client;
 mod docker;
+mod postgres;
 mod sse;
 mod wait;
 mod ws;
@@ -14,6 +15,7 @@ mod ws;
 pub use app::{Setup, TestApp, Work};
 pub use client::{Answer, Client};
 pub use docker::{TestDaemon, left_out, worker_program};
+pub use postgres::Postgres;
 pub use sse::{SseEvent, SseReader};
 pub use wait::{DEADLINE, eventually, within};
 pub use ws::WsReader;

@@ -1,0 +1,219 @@
+//! A throwaway PostgreSQL server, as durable as a real one.
+//!
+//! A small shell holds the server and listens to this process through a pipe.
+//! However this process ends, also by a panic or a kill, the pipe closes; the
+//! shell then stops the server and removes its directory.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// PostgreSQL refuses to run as root; as root it runs as nobody.
+const NOBODY: u32 = 65534;
+const START_LIMIT: Duration = Duration::from_secs(30);
+
+/// Does what it is told, one word a line, and cleans up when nobody is left to tell it anything.
+/// `kill` takes the server's children too: a new server waits for them otherwise.
+const KEEPER: &str = r#"
+directory=$1; shift
+trap '' INT TERM HUP
+pid=
+while read -r word; do
+    case $word in
+    start) "$@" >>"$directory/log" 2>&1 & pid=$! ;;
+    kill)
+        children=$(cat "/proc/$pid/task/$pid/children")
+        kill -KILL "$pid" $children
+        wait "$pid"
+        for child in $children; do
+            while [ -n "$(tr -d '\0' 2>/dev/null <"/proc/$child/cmdline")" ]; do sleep 0.02; done
+        done ;;
+    esac
+    echo done
+done
+[ -z "$pid" ] || { kill -QUIT "$pid"; wait "$pid"; }
+rm -rf "$directory"
+"#;
+
+/// A server of its own directory and port, with fsync and synchronous_commit on.
+#[derive(Debug)]
+pub struct Postgres {
+    directory: PathBuf,
+    port: u16,
+    keeper: Mutex<Keeper>,
+    databases: AtomicU32,
+}
+
+#[derive(Debug)]
+struct Keeper {
+    child: Child,
+    orders: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Postgres {
+    /// The server that all tests of this process share; it ends with the process.
+    pub fn shared() -> &'static Self {
+        static SHARED: OnceLock<Postgres> = OnceLock::new();
+        SHARED.get_or_init(Self::start)
+    }
+
+    /// A server that ends when it is dropped.
+    pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// The same with settings of its own (`synchronous_commit=off`).
+    pub fn start_with(settings: &[&str]) -> Self {
+        let directory = make_directory();
+        initdb(&directory.join("data"));
+        let port = free_port();
+        let mut command = as_server("postgres");
+        command.push("-D".into());
+        command.push(directory.join("data").display().to_string());
+        let sockets = format!("unix_socket_directories={}", directory.display());
+        let port_setting = format!("port={port}");
+        let usual =
+            ["listen_addresses=127.0.0.1", "max_connections=300", "fsync=on", "synchronous_commit=on"];
+        for setting in
+            [sockets.as_str(), &port_setting].into_iter().chain(usual).chain(settings.iter().copied())
+        {
+            command.extend(["-c".into(), setting.to_owned()]);
+        }
+        let mut child = Command::new("sh")
+            .args(["-c", KEEPER, "keeper"])
+            .arg(&directory)
+            .args(command)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a shell");
+        let orders = child.stdin.take();
+        let answers = BufReader::new(child.stdout.take().expect("asked for"));
+        let keeper = Mutex::new(Keeper { child, orders, answers });
+        let server = Self { directory, port, keeper, databases: AtomicU32::new(0) };
+        server.revive();
+        server
+    }
+
+    /// Makes an empty database and gives its address.
+    pub fn database(&self) -> String {
+        let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));
+        self.execute("postgres", &format!("CREATE DATABASE {name} TEMPLATE template0"));
+        self.url(&name)
+    }
+
+    /// The address of a database.
+    pub fn url(&self, database: &str) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
+    }
+
+    /// Runs SQL from outside, with PostgreSQL's own client.
+    pub fn execute(&self, database: &str, sql: &str) {
+        let run = Command::new(program("psql"))
+            .args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-d", database, "-c", sql, "-h"])
+            .arg(&self.directory)
+            .args(["-p", &self.port.to_string()])
+            .output()
+            .expect("psql runs");
+        assert!(run.status.success(), "{sql}: {}", String::from_utf8_lossy(&run.stderr));
+    }
+
+    /// Kills the server and all it runs at once, as a machine would that loses its power.
+    pub fn kill(&self) {
+        self.tell("kill");
+    }
+
+    /// Starts the server on its directory (again) and waits until it takes connections.
+    pub fn revive(&self) {
+        self.tell("start");
+        let deadline = Instant::now() + START_LIMIT;
+        while !self.is_ready() {
+            let log = std::fs::read_to_string(self.directory.join("log")).unwrap_or_default();
+            assert!(Instant::now() < deadline, "PostgreSQL did not start: {log}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        let asked = Command::new(program("pg_isready"))
+            .args(["-q", "-h", "127.0.0.1", "-p", &self.port.to_string()])
+            .status();
+        asked.is_ok_and(|status| status.success())
+    }
+
+    fn tell(&self, word: &str) {
+        let mut keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
+        let orders = keeper.orders.as_mut().expect("open until it is dropped");
+        writeln!(orders, "{word}").expect("the keeper lives");
+        let mut answer = String::new();
+        keeper.answers.read_line(&mut answer).expect("the keeper answers");
+        assert_eq!(answer, "done\n");
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        let keeper = self.keeper.get_mut().unwrap_or_else(PoisonError::into_inner);
+        keeper.orders = None;
+        let _ = keeper.child.wait();
+    }
+}
+
+/// A program of the newest PostgreSQL installed.
+fn program(name: &str) -> PathBuf {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let newest = versions
+        .filter_map(|entry| Some((entry.file_name().to_str()?.parse::<u32>().ok()?, entry.path())))
+        .filter(|(_, path)| path.join("bin").join(name).is_file())
+        .max();
+    newest.map_or_else(|| PathBuf::from(name), |(_, path)| path.join("bin").join(name))
+}
+
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0)
+}
+
+/// The words that run a server program as somebody who is not root.
+fn as_server(name: &str) -> Vec<String> {
+    let program = program(name).display().to_string();
+    if !is_root() {
+        return vec![program];
+    }
+    let nobody = NOBODY.to_string();
+    ["setpriv", "--reuid", &nobody, "--regid", &nobody, "--clear-groups", &program]
+        .map(str::to_owned)
+        .to_vec()
+}
+
+/// A directory with a short name (it holds a socket) that the server can use.
+fn make_directory() -> PathBuf {
+    let directory = tempfile::Builder::new().prefix("sunaba-pg-").tempdir_in("/tmp").expect("a directory");
+    let path = directory.keep();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("an own directory");
+    if is_root() {
+        std::os::unix::fs::chown(&path, Some(NOBODY), Some(NOBODY)).expect("root may");
+    }
+    path
+}
+
+fn initdb(data: &Path) {
+    let words = as_server("initdb");
+    let run = Command::new(&words[0])
+        .args(&words[1..])
+        .args(["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "-D"])
+        .arg(data)
+        .output()
+        .expect("PostgreSQL is installed (package postgresql)");
+    assert!(run.status.success(), "initdb: {}", String::from_utf8_lossy(&run.stderr));
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    listener.local_addr().expect("it is bound").port()
+}
