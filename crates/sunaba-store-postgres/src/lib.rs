@@ -1,0 +1,31 @@
+//! The store of several servers: all PostgreSQL SQL.
+//!
+//! Every write of a server goes through one writer. It gathers what waits, commits it as one transaction and
+//! answers afterwards; a few such transactions may be under way at once, each on a connection of its own. What
+//! must hold between servers is decided by the database alone: nothing is remembered from one transaction to
+//! the next, and whoever changes something holds its lock.
+//!
+//! Locks are taken in one order, so that nobody waits in a circle: names that are about to be made, logs of
+//! sandboxes by id, tasks by id, projects by id, and at the very end the feed's counter, which is held until
+//! the commit. Therefore positions of the feed become visible in their order.
+//!
+//! A server or session that would acknowledge before the disk has it (`fsync`, `synchronous_commit`) is refused.
+
+mod events;
+mod fault;
+mod feed;
+mod listen;
+mod messages;
+mod open;
+mod page;
+mod registry;
+mod rows;
+mod secrets;
+mod settings;
+mod spending;
+mod standing;
+mod tokens;
+mod unit;
+mod writer;
+
+pub use open::{Durability, OpenError, Options, PostgresStore};

@@ -1,0 +1,67 @@
+//! Hints of commits, also of other servers': PostgreSQL tells every server the feed's new position.
+//!
+//! A hint may come late or not at all; whoever follows the feed also looks by itself from time to time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::PgPool;
+use sqlx::postgres::PgListener;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::open::CHANNEL;
+
+/// How long after a failure it is tried again.
+const PAUSE: Duration = Duration::from_millis(250);
+
+pub(crate) struct Listener {
+    pub(crate) pool: PgPool,
+    pub(crate) hint: Arc<watch::Sender<i64>>,
+    pub(crate) stop: CancellationToken,
+}
+
+impl Listener {
+    pub(crate) async fn run(self) {
+        let mut told = false;
+        loop {
+            let ended = tokio::select! {
+                () = self.stop.cancelled() => return,
+                ended = self.listen() => ended,
+            };
+            if let Err(error) = ended
+                && !std::mem::replace(&mut told, true)
+            {
+                tracing::warn!(%error, "other servers' commits are not told for now; the feed is polled");
+            }
+            tokio::select! {
+                () = self.stop.cancelled() => return,
+                () = tokio::time::sleep(PAUSE) => {}
+            }
+        }
+    }
+
+    /// Listens until the connection is lost.
+    async fn listen(&self) -> Result<(), sqlx::Error> {
+        let mut listener = PgListener::connect_with(&self.pool).await?;
+        listener.listen(CHANNEL).await?;
+        // What was told before somebody listened is looked up.
+        let position = sqlx::query_scalar!("SELECT position FROM feed_counter").fetch_one(&self.pool).await?;
+        advance(&self.hint, position);
+        while let Some(told) = listener.try_recv().await? {
+            if let Ok(position) = told.payload().parse() {
+                advance(&self.hint, position);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Moves the hint on; never back, because commits may be told in any order.
+pub(crate) fn advance(hint: &watch::Sender<i64>, position: i64) {
+    hint.send_if_modified(|held| {
+        let later = position > *held;
+        *held = position.max(*held);
+        later
+    });
+}

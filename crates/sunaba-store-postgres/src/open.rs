@@ -1,0 +1,266 @@
+//! The only place that opens connections.
+
+use std::str::FromStr as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{ConnectOptions as _, Connection as _, PgConnection, PgPool};
+use sunaba_types::Clock;
+use tokio::sync::watch;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+use crate::listen::Listener;
+use crate::writer::{Context, Writer};
+
+/// How long somebody waits for a connection; a server that restarts may be back by then.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(2);
+/// A connection that rested longer than this is tried before it is used.
+const TRY_AFTER: Duration = Duration::from_secs(1);
+/// Where commits are told to other servers.
+pub(crate) const CHANNEL: &str = "sunaba_feed";
+
+/// Whether the disk must have what is acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// A server that acknowledges before is refused.
+    Required,
+    /// For tests of other things only: a server with `fsync` off is taken.
+    WithoutFsync,
+}
+
+/// How to open the store.
+#[derive(Clone)]
+pub struct Options {
+    /// The database's address (`postgres://user:password@host/database`).
+    pub url: String,
+    /// Tells the time of everything that is written.
+    pub clock: Arc<dyn Clock>,
+    /// How many connections for reading may be open at once.
+    pub readers: u32,
+    /// How many transactions may be written at once, each on a connection of its own.
+    pub writers: u32,
+    /// Whether the disk must have what is acknowledged.
+    pub durability: Durability,
+}
+
+impl Options {
+    /// The usual settings.
+    pub fn new(url: impl Into<String>, clock: Arc<dyn Clock>) -> Self {
+        Self { url: url.into(), clock, readers: 8, writers: 2, durability: Durability::Required }
+    }
+}
+
+impl std::fmt::Debug for Options {
+    /// Without the address, which may hold a password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options")
+            .field("readers", &self.readers)
+            .field("writers", &self.writers)
+            .field("durability", &self.durability)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why the store could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The address cannot be read.
+    #[error("not the address of a PostgreSQL database")]
+    Address(#[source] sqlx::Error),
+    /// The database cannot be reached.
+    #[error("cannot open the database {database}")]
+    Open {
+        /// Server and name.
+        database: String,
+        /// What PostgreSQL says.
+        #[source]
+        source: sqlx::Error,
+    },
+    /// The database's layout cannot be brought up to date.
+    #[error("cannot bring the database {database} up to date")]
+    Migrate {
+        /// Server and name.
+        database: String,
+        /// What went wrong.
+        #[source]
+        source: sqlx::migrate::MigrateError,
+    },
+    /// A newer program has taken something away that this one needs.
+    #[error(
+        "the database {database} needs layout {needed} and this program knows {known}: use a newer program"
+    )]
+    TooNew {
+        /// Server and name.
+        database: String,
+        /// The oldest layout that may be used.
+        needed: i64,
+        /// The newest layout that this program knows.
+        known: i64,
+    },
+    /// The server acknowledges before the disk has it.
+    #[error("the database {database} has {setting} off: what it acknowledges can be lost; turn it on")]
+    NotDurable {
+        /// Server and name.
+        database: String,
+        /// What is off.
+        setting: &'static str,
+    },
+}
+
+/// The store of several servers. Cheap to share; dropping the last one stops its writer.
+pub struct PostgresStore {
+    pub(crate) readers: PgPool,
+    pub(crate) writer: Writer,
+    pub(crate) hints: watch::Receiver<i64>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) background: TaskTracker,
+    pub(crate) stop: CancellationToken,
+    _stop_when_dropped: DropGuard,
+}
+
+impl std::fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PostgresStore").field("feed_head", &*self.hints.borrow()).finish_non_exhaustive()
+    }
+}
+
+impl PostgresStore {
+    /// Connects, brings the layout up to date and starts the writer.
+    pub async fn open(options: Options) -> Result<Arc<Self>, OpenError> {
+        let connect = PgConnectOptions::from_str(&options.url)
+            .map_err(OpenError::Address)?
+            .application_name("sunaba")
+            .statement_cache_capacity(200)
+            .disable_statement_logging();
+        let position = bring_up_to_date(&connect, options.durability).await?;
+        let (hint, hints) = watch::channel(position);
+        let hint = Arc::new(hint);
+        let writers = pool(options.writers, ACQUIRE_TIMEOUT, writing(&connect));
+        // One more, on which the store listens.
+        let readers = pool(options.readers + 1, ACQUIRE_TIMEOUT, reading(&connect));
+        let (stop, background) = (CancellationToken::new(), TaskTracker::new());
+        let listener = Listener { pool: readers.clone(), hint: Arc::clone(&hint), stop: stop.clone() };
+        background.spawn(listener.run());
+        background.close();
+        let context = Context {
+            pool: writers,
+            clock: Arc::clone(&options.clock),
+            hint,
+            durability: options.durability,
+        };
+        let writer = Writer::start(context, options.writers);
+        let guard = stop.clone().drop_guard();
+        Ok(Arc::new(Self {
+            readers,
+            writer,
+            hints,
+            clock: options.clock,
+            background,
+            stop,
+            _stop_when_dropped: guard,
+        }))
+    }
+}
+
+fn pool(most: u32, acquire_timeout: Duration, connect: PgConnectOptions) -> PgPool {
+    PgPoolOptions::new()
+        .max_connections(most)
+        .acquire_timeout(acquire_timeout)
+        .test_before_acquire(false)
+        .before_acquire(|connection, rested| {
+            Box::pin(async move {
+                if rested.idle_for > TRY_AFTER {
+                    connection.ping().await?;
+                }
+                Ok(true)
+            })
+        })
+        .connect_lazy_with(connect)
+}
+
+/// Every statement of the writer finds its rows by key. Its plans are made once and must not depend on how
+/// large a table was at that moment.
+fn writing(connect: &PgConnectOptions) -> PgConnectOptions {
+    bounded(connect).options([
+        ("lock_timeout", "1500"),
+        ("idle_in_transaction_session_timeout", "10000"),
+        ("plan_cache_mode", "force_generic_plan"),
+        ("enable_hashjoin", "off"),
+        ("enable_mergejoin", "off"),
+        ("enable_sort", "off"),
+    ])
+}
+
+fn reading(connect: &PgConnectOptions) -> PgConnectOptions {
+    bounded(connect).options([("default_transaction_read_only", "on")])
+}
+
+fn bounded(connect: &PgConnectOptions) -> PgConnectOptions {
+    connect.clone().options([("statement_timeout", "2000"), ("enable_seqscan", "off"), ("jit", "off")])
+}
+
+/// Checks the server, migrates and gives the feed's last position.
+async fn bring_up_to_date(connect: &PgConnectOptions, durability: Durability) -> Result<i64, OpenError> {
+    let database = named(connect);
+    let failed = |source| OpenError::Open { database: database.clone(), source };
+    let opening = tokio::time::timeout(Duration::from_secs(10), connect.connect());
+    let mut connection = opening.await.map_err(|_| failed(sqlx::Error::PoolTimedOut))?.map_err(failed)?;
+    if let Some(setting) = not_durable(&mut connection, durability).await.map_err(failed)? {
+        return Err(OpenError::NotDurable { database, setting });
+    }
+    // Others may be migrating right now: the migrator waits for them, under PostgreSQL's own lock. What newer
+    // programs have added since is none of its business; whether it matters is asked below.
+    let mut migrations = sqlx::migrate!();
+    migrations.set_ignore_missing(true);
+    migrations
+        .run_direct(None, &mut connection, false)
+        .await
+        .map_err(|source| OpenError::Migrate { database: database.clone(), source })?;
+    let needed = sqlx::query_scalar!("SELECT usable_from FROM layout").fetch_one(&mut connection).await;
+    let needed = needed.map_err(failed)?;
+    let known = migrations.iter().map(|migration| migration.version).max().unwrap_or_default();
+    if needed > known {
+        return Err(OpenError::TooNew { database, needed, known });
+    }
+    let position = sqlx::query_scalar!("SELECT position FROM feed_counter").fetch_one(&mut connection).await;
+    let position = position.map_err(failed)?;
+    connection.close().await.map_err(failed)?;
+    Ok(position)
+}
+
+/// Server and database, without a password.
+fn named(connect: &PgConnectOptions) -> String {
+    let name = connect.get_database().unwrap_or(connect.get_username());
+    match connect.get_socket() {
+        Some(socket) => format!("{name} at {}", socket.display()),
+        None => format!("{name} at {}:{}", connect.get_host(), connect.get_port()),
+    }
+}
+
+async fn not_durable(
+    connection: &mut PgConnection,
+    durability: Durability,
+) -> Result<Option<&'static str>, sqlx::Error> {
+    let row = sqlx::query!(
+        r#"SELECT current_setting('synchronous_commit') AS "synchronous_commit!",
+                  current_setting('fsync') AS "fsync!""#
+    )
+    .fetch_one(connection)
+    .await?;
+    Ok(durability.refuses(&row.synchronous_commit, &row.fsync))
+}
+
+impl Durability {
+    /// What is off and must be on.
+    pub(crate) fn refuses(self, synchronous_commit: &str, fsync: &str) -> Option<&'static str> {
+        if synchronous_commit == "off" {
+            Some("synchronous_commit")
+        } else if fsync == "off" && self == Self::Required {
+            Some("fsync")
+        } else {
+            None
+        }
+    }
+}

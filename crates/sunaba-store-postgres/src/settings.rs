@@ -1,0 +1,75 @@
+//! The store as a whole: whether it works, small named values, closing.
+
+use async_trait::async_trait;
+use sunaba_store::{Result, Store};
+
+use crate::PostgresStore;
+use crate::fault::{Fault, told};
+use crate::unit::Unit;
+use crate::writer::Command;
+
+struct Probe;
+
+#[async_trait]
+impl Command for Probe {
+    type Output = ();
+
+    async fn run(&self, unit: &mut Unit) -> Result<(), Fault> {
+        // A real write: an empty transaction would commit on a full disk too.
+        unit.probe();
+        Ok(())
+    }
+}
+
+struct SetOnce {
+    name: String,
+    value: String,
+}
+
+#[async_trait]
+impl Command for SetOnce {
+    type Output = String;
+
+    async fn run(&self, unit: &mut Unit) -> Result<String, Fault> {
+        sqlx::query!(
+            "INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING",
+            self.name,
+            self.value
+        )
+        .execute(unit.sql())
+        .await?;
+        let held = sqlx::query_scalar!("SELECT value FROM settings WHERE name = $1", self.name)
+            .fetch_one(unit.sql())
+            .await?;
+        Ok(held)
+    }
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    async fn check(&self) -> Result<()> {
+        sqlx::query_scalar!("SELECT position FROM feed_counter")
+            .fetch_one(&self.readers)
+            .await
+            .map_err(told)?;
+        self.writer.run(Probe).await
+    }
+
+    async fn find_setting(&self, name: &str) -> Result<Option<String>> {
+        sqlx::query_scalar!("SELECT value FROM settings WHERE name = $1", name)
+            .fetch_optional(&self.readers)
+            .await
+            .map_err(told)
+    }
+
+    async fn set_setting_once(&self, name: &str, value: &str) -> Result<String> {
+        self.writer.run(SetOnce { name: name.to_owned(), value: value.to_owned() }).await
+    }
+
+    async fn close(&self) {
+        self.writer.close().await;
+        self.stop.cancel();
+        self.background.wait().await;
+        self.readers.close().await;
+    }
+}

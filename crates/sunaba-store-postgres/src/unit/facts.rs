@@ -1,0 +1,101 @@
+//! What the store itself reads out of an event's payload.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use sunaba_types::{EventPayload, Timestamp};
+
+/// Fields of a payload, read without building a tree. A field of the wrong type counts as absent.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Facts<'a> {
+    #[serde(default, borrow)]
+    turn: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    tool_use_id: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    tool_id: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    is_error: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    heartbeat: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    message_id: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    content: Option<&'a RawValue>,
+}
+
+impl<'a> Facts<'a> {
+    pub(super) fn of(payload: &'a EventPayload) -> Self {
+        serde_json::from_str(payload.as_str()).unwrap_or_default()
+    }
+
+    pub(super) fn turn(&self) -> Option<i64> {
+        read(self.turn)
+    }
+
+    pub(super) fn tool_use_id(&self) -> Option<String> {
+        read(self.tool_use_id).or_else(|| read(self.tool_id))
+    }
+
+    pub(super) fn is_error(&self) -> bool {
+        read(self.is_error).unwrap_or(false)
+    }
+
+    /// Whether the worker promises to be heard whatever its agent does.
+    pub(super) fn heartbeats_continuously(&self) -> bool {
+        read::<String>(self.heartbeat).is_some_and(|mode| mode == "continuous")
+    }
+
+    pub(super) fn message_id(&self) -> Option<String> {
+        read(self.message_id)
+    }
+
+    pub(super) fn content(&self) -> Option<String> {
+        read(self.content)
+    }
+}
+
+fn read<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Option<T> {
+    serde_json::from_str(raw?.get()).ok()
+}
+
+/// What this transaction adds to one turn of the outline.
+#[derive(Debug, Clone)]
+pub(super) struct Turn {
+    pub(super) first_seq: i64,
+    pub(super) last_seq: i64,
+    pub(super) started_at: Timestamp,
+    pub(super) ended_at: Timestamp,
+    pub(super) tools: i64,
+    pub(super) errors: i64,
+    pub(super) edits: i64,
+    pub(super) messages: i64,
+}
+
+impl Turn {
+    pub(super) fn starting(seq: i64, at: Timestamp) -> Self {
+        Self {
+            first_seq: seq,
+            last_seq: seq,
+            started_at: at,
+            ended_at: at,
+            tools: 0,
+            errors: 0,
+            edits: 0,
+            messages: 0,
+        }
+    }
+
+    pub(super) fn count(&mut self, seq: i64, at: Timestamp, event_type: &str, facts: &Facts<'_>) {
+        self.last_seq = seq;
+        self.ended_at = at;
+        match event_type {
+            "agent.tool_use" | "agent.subagent_invoked" | "agent.skill_invoked" => self.tools += 1,
+            "agent.file_edited" => self.edits += 1,
+            "agent.message_injected" => self.messages += 1,
+            "agent.error" | "agent.failed" | "agent.stream_error" => self.errors += 1,
+            // A failed call is reported twice, as completed and as its result; it counts once.
+            "agent.tool_completed" => self.errors += i64::from(facts.is_error()),
+            _ => {}
+        }
+    }
+}

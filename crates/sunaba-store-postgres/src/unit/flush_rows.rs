@@ -1,0 +1,187 @@
+//! Writing the outline, open search calls and the rows of sandboxes, tasks and messages.
+
+use serde_json::json;
+use sunaba_types::{Sandbox, SandboxId, Task, Timestamp};
+
+use super::Unit;
+use crate::rows::storable;
+
+impl Unit {
+    pub(super) async fn flush_turns(&mut self) -> Result<(), sqlx::Error> {
+        let turns = std::mem::take(&mut self.state.turns);
+        if turns.is_empty() {
+            return Ok(());
+        }
+        let mut sandboxes = Vec::new();
+        let mut columns: [Vec<i64>; 9] = Default::default();
+        for ((id, number), turn) in turns {
+            sandboxes.push(id.to_string());
+            let (started, ended) = (turn.started_at.as_microsecond(), turn.ended_at.as_microsecond());
+            let counts = [turn.tools, turn.errors, turn.edits, turn.messages];
+            let numbers = [number, turn.first_seq, turn.last_seq, started, ended].into_iter().chain(counts);
+            for (column, number) in columns.iter_mut().zip(numbers) {
+                column.push(number);
+            }
+        }
+        let [turn, first_seq, last_seq, started, ended, tools, errors, edits, messages] = &columns;
+        sqlx::query!(
+            "INSERT INTO outline AS held (sandbox_id, turn, first_seq, last_seq, started_at, ended_at, tools, errors,
+                                          edits, messages)
+             SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[],
+                                  $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[])
+             ON CONFLICT (sandbox_id, turn) DO UPDATE
+             SET last_seq = excluded.last_seq, ended_at = excluded.ended_at, tools = held.tools + excluded.tools,
+                 errors = held.errors + excluded.errors, edits = held.edits + excluded.edits,
+                 messages = held.messages + excluded.messages",
+            &sandboxes,
+            turn,
+            first_seq,
+            last_seq,
+            started,
+            ended,
+            tools,
+            errors,
+            edits,
+            messages
+        )
+        .execute(self.sql())
+        .await?;
+        Ok(())
+    }
+
+    pub(super) async fn flush_noisy(&mut self) -> Result<(), sqlx::Error> {
+        let opened = std::mem::take(&mut self.state.noisy_opened);
+        if !opened.is_empty() {
+            let (sandboxes, calls) = columns(opened);
+            sqlx::query!(
+                "INSERT INTO noisy_calls (sandbox_id, tool_use_id)
+                 SELECT * FROM unnest($1::text[], $2::text[]) ON CONFLICT DO NOTHING",
+                &sandboxes,
+                &calls
+            )
+            .execute(self.sql())
+            .await?;
+        }
+        let closed = std::mem::take(&mut self.state.noisy_closed);
+        if !closed.is_empty() {
+            let (sandboxes, calls) = columns(closed);
+            sqlx::query!(
+                "DELETE FROM noisy_calls AS held
+                 USING unnest($1::text[], $2::text[]) AS closed (sandbox_id, tool_use_id)
+                 WHERE held.sandbox_id = closed.sandbox_id AND held.tool_use_id = closed.tool_use_id",
+                &sandboxes,
+                &calls
+            )
+            .execute(self.sql())
+            .await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn flush_rows(&mut self) -> Result<(), sqlx::Error> {
+        let sandboxes: Vec<Sandbox> = self
+            .state
+            .sandboxes
+            .values_mut()
+            .filter_map(|loaded| std::mem::take(&mut loaded.row_changed).then(|| loaded.row.clone()))
+            .collect();
+        for row in sandboxes {
+            self.update_sandbox(&row).await?;
+        }
+        let tasks: Vec<Task> = self
+            .state
+            .tasks
+            .values_mut()
+            .filter_map(|task| std::mem::take(&mut task.changed).then(|| task.row.clone()))
+            .collect();
+        for row in tasks {
+            self.update_task(&row).await?;
+        }
+        Ok(())
+    }
+
+    async fn update_sandbox(&mut self, row: &Sandbox) -> Result<(), sqlx::Error> {
+        let (id, state, entered) =
+            (row.id.as_str(), row.state.as_str(), row.state_entered_at.as_microsecond());
+        let ended = row.ended_at.map(Timestamp::as_microsecond);
+        let terms = json!(row.terms).to_string();
+        let reason = row.reason.as_deref().map(storable);
+        let exit = row.exit.as_ref().map(|exit| json!(exit).to_string());
+        sqlx::query!(
+            "UPDATE sandboxes SET provider_ref = $2, state = $3, state_entered_at = $4, reason = $5,
+                                  branch_name = $6, base_commit = $7, head_commit = $8, isolation = $9,
+                                  ended_at = $10, terms = $11, exit = $12
+             WHERE id = $1",
+            id,
+            row.provider_ref.as_deref(),
+            state,
+            entered,
+            reason.as_deref(),
+            row.branch_name.as_deref(),
+            row.base_commit.as_deref(),
+            row.head_commit.as_deref(),
+            row.isolation.as_deref(),
+            ended,
+            terms,
+            exit
+        )
+        .execute(self.sql())
+        .await?;
+        Ok(())
+    }
+
+    async fn update_task(&mut self, row: &Task) -> Result<(), sqlx::Error> {
+        let (id, status) = (row.id.as_str(), row.status.as_str());
+        let sandbox_id = row.sandbox_id.as_ref().map(SandboxId::as_str);
+        let outcome = row.outcome.map(sunaba_types::Outcome::as_str);
+        let result = row.result.as_ref().map(ToString::to_string);
+        let error_message = row.error_message.as_deref().map(storable);
+        let updated = row.updated_at.as_microsecond();
+        let started = row.started_at.map(Timestamp::as_microsecond);
+        let completed = row.completed_at.map(Timestamp::as_microsecond);
+        sqlx::query!(
+            "UPDATE tasks SET status = $2, sandbox_id = $3, assigned_agent_id = $4, attempt = $5, outcome = $6,
+                              result = $7, error_message = $8, updated_at = $9, started_at = $10,
+                              completed_at = $11
+             WHERE id = $1",
+            id,
+            status,
+            sandbox_id,
+            row.assigned_agent_id.as_deref(),
+            row.attempt,
+            outcome,
+            result,
+            error_message.as_deref(),
+            updated,
+            started,
+            completed
+        )
+        .execute(self.sql())
+        .await?;
+        Ok(())
+    }
+
+    /// What nobody took before the sandbox ended will not be taken; what was only taken will not be read.
+    pub(super) async fn expire_messages(&mut self) -> Result<(), sqlx::Error> {
+        let ended = std::mem::take(&mut self.state.ended);
+        if ended.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<String> = ended.iter().map(ToString::to_string).collect();
+        sqlx::query!(
+            "UPDATE messages
+             SET state = 'expired',
+                 reason = CASE state WHEN 'queued' THEN 'the sandbox ended before it was taken'
+                                     ELSE 'the sandbox ended after it was taken and before the agent read it' END
+             WHERE state IN ('queued', 'handed_over') AND sandbox_id = ANY($1)",
+            &ids
+        )
+        .execute(self.sql())
+        .await?;
+        Ok(())
+    }
+}
+
+fn columns(pairs: Vec<(SandboxId, String)>) -> (Vec<String>, Vec<String>) {
+    pairs.into_iter().map(|(id, name)| (id.to_string(), name)).unzip()
+}

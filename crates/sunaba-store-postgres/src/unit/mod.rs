@@ -1,0 +1,163 @@
+//! One unit of work: a transaction and everything it has changed so far.
+//!
+//! What it works on is locked and read first, all at once and in one order
+//! ([`Unit::prepare`]); after that nothing else is waited for but the feed's
+//! counter at the end. Rows that come in numbers (events, feed, counters) are
+//! collected in memory and written by [`Unit::flush`], one statement a table.
+
+mod change;
+mod facts;
+mod flush;
+mod flush_rows;
+mod ingest;
+mod loaded;
+mod needs;
+mod prepare;
+mod record;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use sqlx::pool::PoolConnection;
+use sqlx::{PgConnection, Postgres, Row as _};
+use sunaba_types::{Clock, SandboxId, TaskId, Timestamp};
+
+pub(crate) use change::EXTERNAL;
+pub(crate) use loaded::LoadedSandbox;
+pub(crate) use needs::Needs;
+pub(crate) use prepare::Prepared;
+pub(crate) use record::Notice;
+
+use crate::writer::Context;
+use facts::Turn;
+use ingest::Known;
+use loaded::LoadedTask;
+use record::{EventRow, FeedRow};
+
+/// Each statement sees what was committed before it: what is read after a lock came is the present state.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED;
+                     SELECT current_setting('synchronous_commit'), current_setting('fsync')";
+
+/// See the module.
+pub(crate) struct Unit {
+    connection: PoolConnection<Postgres>,
+    clock: Arc<dyn Clock>,
+    now: Timestamp,
+    state: State,
+}
+
+/// What is undone together with the transaction.
+#[derive(Debug, Clone, Default)]
+struct State {
+    sandboxes: BTreeMap<SandboxId, LoadedSandbox>,
+    tasks: HashMap<TaskId, LoadedTask>,
+    /// Events of this transaction by id, and earlier ones whose id is used again.
+    known: HashMap<(SandboxId, String), Known>,
+    events: Vec<EventRow>,
+    feed: Vec<FeedRow>,
+    turns: BTreeMap<(SandboxId, i64), Turn>,
+    noisy_opened: Vec<(SandboxId, String)>,
+    noisy_closed: Vec<(SandboxId, String)>,
+    ended: BTreeSet<SandboxId>,
+    /// Somebody wants to know whether the counter can be written.
+    probed: bool,
+    /// The feed's last position, once it was moved.
+    position: Option<i64>,
+}
+
+/// Why there is no transaction.
+#[derive(Debug)]
+pub(crate) enum BeginError {
+    /// The connection was no longer good.
+    Stale(sqlx::Error),
+    /// There is no connection to be had.
+    Away(sqlx::Error),
+    /// The session would acknowledge before the disk has it.
+    NotDurable(&'static str),
+}
+
+impl Unit {
+    /// Opens a transaction.
+    pub(crate) async fn begin(context: &Context) -> Result<Self, BeginError> {
+        let mut connection = context.pool.acquire().await.map_err(BeginError::Away)?;
+        let begun = sqlx::raw_sql(BEGIN).fetch_all(&mut *connection).await;
+        let rows = begun.map_err(|error| {
+            connection.close_on_drop();
+            BeginError::Stale(error)
+        })?;
+        let setting = |at: usize| rows.first().and_then(|row| row.try_get::<String, _>(at).ok());
+        let (commit, fsync) = (setting(0).unwrap_or_default(), setting(1).unwrap_or_default());
+        if let Some(setting) = context.durability.refuses(&commit, &fsync) {
+            connection.close_on_drop();
+            return Err(BeginError::NotDurable(setting));
+        }
+        let clock = Arc::clone(&context.clock);
+        Ok(Self { connection, now: clock.now(), clock, state: State::default() })
+    }
+
+    /// The transaction's connection.
+    pub(crate) fn sql(&mut self) -> &mut PgConnection {
+        &mut self.connection
+    }
+
+    /// The moment of this transaction.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// Makes everything flushed durable; gives the feed's last position if it moved.
+    pub(crate) async fn commit(&mut self) -> Result<Option<i64>, sqlx::Error> {
+        sqlx::raw_sql("COMMIT").execute(self.sql()).await?;
+        Ok(self.state.position)
+    }
+
+    /// Undoes the transaction.
+    pub(crate) async fn rollback(&mut self) {
+        self.state = State::default();
+        let undone = sqlx::raw_sql("ROLLBACK").execute(self.sql());
+        let undone = tokio::time::timeout(std::time::Duration::from_secs(2), undone).await;
+        if !matches!(undone, Ok(Ok(_))) {
+            self.abandon();
+        }
+    }
+
+    /// Gives the connection up; the server undoes what was not committed.
+    pub(crate) fn abandon(&mut self) {
+        self.connection.close_on_drop();
+    }
+
+    /// Undoes the transaction and opens another one.
+    pub(crate) async fn restart(&mut self) -> Result<(), sqlx::Error> {
+        self.state = State::default();
+        sqlx::raw_sql("ROLLBACK; BEGIN ISOLATION LEVEL READ COMMITTED").execute(self.sql()).await?;
+        Ok(())
+    }
+
+    /// Sets a point to come back to.
+    pub(crate) async fn save(&mut self) -> Result<Saved, sqlx::Error> {
+        sqlx::raw_sql("SAVEPOINT piece").execute(self.sql()).await?;
+        Ok(Saved(Box::new(self.state.clone())))
+    }
+
+    /// Keeps what was done since the point.
+    pub(crate) async fn release(&mut self) -> Result<(), sqlx::Error> {
+        sqlx::raw_sql("RELEASE SAVEPOINT piece").execute(self.sql()).await?;
+        Ok(())
+    }
+
+    /// Undoes what was done since the point; the locks from before it stay.
+    pub(crate) async fn restore(&mut self, saved: Saved) -> Result<(), sqlx::Error> {
+        sqlx::raw_sql("ROLLBACK TO SAVEPOINT piece; RELEASE SAVEPOINT piece").execute(self.sql()).await?;
+        self.state = *saved.0;
+        Ok(())
+    }
+
+    /// Writes the counter at the end, whether or not something is published.
+    pub(crate) fn probe(&mut self) {
+        self.state.probed = true;
+    }
+}
+
+/// A point in a transaction to come back to.
+#[derive(Debug)]
+pub(crate) struct Saved(Box<State>);

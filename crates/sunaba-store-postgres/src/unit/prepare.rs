@@ -1,0 +1,279 @@
+//! Locking and reading what a transaction works on, all of it at the beginning.
+//!
+//! The order is the same for everybody: names, logs by id, sandboxes that are about to
+//! be registered, tasks by id, projects by id. Each lock is its own statement and
+//! what it protects is read after it: a statement that waited for a lock sees other
+//! tables as they were before it waited.
+
+use std::collections::{BTreeSet, HashMap};
+
+use sunaba_types::{Sandbox, SandboxId, Task, TaskId};
+
+use super::loaded::{LoadedSandbox, LoadedTask, Log};
+use super::{Known, Needs, Unit};
+use crate::fault::Unreadable;
+use crate::rows::{hash, maybe_time, readable, sandbox_query, task_query, time};
+
+/// Whether a transaction may go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Prepared {
+    /// Everything is locked and known.
+    Yes,
+    /// Another server made something first; from the beginning.
+    Overtaken,
+}
+
+/// Keys of two columns as PostgreSQL takes them.
+fn columns(pairs: impl IntoIterator<Item = (String, String)>) -> (Vec<String>, Vec<String>) {
+    pairs.into_iter().unzip()
+}
+
+impl Unit {
+    /// Locks and reads. The moment of the transaction is the moment after the last lock, so that time does not
+    /// run backwards in a log.
+    pub(crate) async fn prepare(&mut self, mut needs: Needs) -> Result<Prepared, sqlx::Error> {
+        self.find_callers(&mut needs).await?;
+        self.lock_names(std::mem::take(&mut needs.names)).await?;
+        let logs = self.lock_logs(&needs).await?;
+        if self.lock_registrable(&needs, &logs).await? == Prepared::Overtaken {
+            return Ok(Prepared::Overtaken);
+        }
+        self.load_sandboxes(logs).await?;
+        self.lock_tasks(&mut needs).await?;
+        self.lock_projects(&mut needs).await?;
+        self.load_types(needs.types).await?;
+        self.load_noisy(needs.noisy).await?;
+        self.load_known(needs.events).await?;
+        self.now = self.clock.now();
+        Ok(Prepared::Yes)
+    }
+
+    async fn find_callers(&mut self, needs: &mut Needs) -> Result<(), sqlx::Error> {
+        if needs.calls.is_empty() {
+            return Ok(());
+        }
+        let calls: Vec<String> = std::mem::take(&mut needs.calls).into_iter().collect();
+        let callers = sqlx::query_scalar!("SELECT sandbox_id FROM model_calls WHERE id = ANY($1)", &calls)
+            .fetch_all(self.sql())
+            .await?;
+        for caller in callers {
+            if let Ok(id) = SandboxId::parse(caller) {
+                needs.spender(&id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Names have no row to lock yet.
+    async fn lock_names(&mut self, names: BTreeSet<String>) -> Result<(), sqlx::Error> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        let names: Vec<String> = names.into_iter().collect();
+        sqlx::query!(
+            r#"SELECT pg_advisory_xact_lock(key)::text AS locked
+               FROM (SELECT DISTINCT hashtextextended(name, 5381) AS key FROM unnest($1::text[]) AS name
+                     ORDER BY key OFFSET 0) AS keys"#,
+            &names
+        )
+        .fetch_all(self.sql())
+        .await?;
+        Ok(())
+    }
+
+    async fn lock_logs(&mut self, needs: &Needs) -> Result<HashMap<String, Log>, sqlx::Error> {
+        if needs.sandboxes.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let ids: Vec<String> = needs.sandboxes.iter().cloned().collect();
+        let rows = sqlx::query!(
+            "SELECT sandbox_id, last_seq, last_hash, heartbeat_count, first_heartbeat, last_heartbeat, story_count,
+                    noise_count, type_count, noisy_count, silence_seconds
+             FROM sandbox_log WHERE sandbox_id = ANY($1) ORDER BY sandbox_id FOR NO KEY UPDATE",
+            &ids
+        )
+        .fetch_all(self.sql())
+        .await?;
+        let mut logs = HashMap::with_capacity(rows.len());
+        for row in rows {
+            const TABLE: &str = "sandbox_log";
+            let key = row.sandbox_id;
+            let log = Log {
+                last_seq: row.last_seq,
+                last_hash: hash(&row.last_hash, TABLE, "last_hash", &key)?,
+                heartbeat_count: row.heartbeat_count,
+                first_heartbeat: maybe_time(row.first_heartbeat, TABLE, "first_heartbeat", &key)?,
+                last_heartbeat: maybe_time(row.last_heartbeat, TABLE, "last_heartbeat", &key)?,
+                story_count: row.story_count,
+                noise_count: row.noise_count,
+                type_count: row.type_count,
+                noisy_count: row.noisy_count,
+                silence_seconds: row.silence_seconds,
+            };
+            logs.insert(key, log);
+        }
+        Ok(logs)
+    }
+
+    /// A sandbox that is not there is made by one transaction only; who comes second begins again and finds it.
+    async fn lock_registrable(
+        &mut self,
+        needs: &Needs,
+        logs: &HashMap<String, Log>,
+    ) -> Result<Prepared, sqlx::Error> {
+        let unknown: Vec<String> =
+            needs.registrable.iter().filter(|id| !logs.contains_key(*id)).cloned().collect();
+        if unknown.is_empty() {
+            return Ok(Prepared::Yes);
+        }
+        self.lock_names(unknown.iter().map(|id| format!("sandbox {id}")).collect()).await?;
+        let made = sqlx::query_scalar!(
+            r#"SELECT EXISTS (SELECT 1 FROM sandboxes WHERE id = ANY($1)) AS "made!""#,
+            &unknown
+        )
+        .fetch_one(self.sql())
+        .await?;
+        Ok(if made { Prepared::Overtaken } else { Prepared::Yes })
+    }
+
+    async fn load_sandboxes(&mut self, mut logs: HashMap<String, Log>) -> Result<(), sqlx::Error> {
+        if logs.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<String> = logs.keys().cloned().collect();
+        let rows = sandbox_query!("WHERE s.id = ANY($1)", &ids).fetch_all(self.sql()).await?;
+        for row in rows {
+            let log = logs.remove(&row.id);
+            let row = Sandbox::try_from(row)?;
+            let mut loaded = LoadedSandbox::fresh(row);
+            loaded.log = readable(log, "sandbox_log", "sandbox_id", loaded.row.id.as_str())?;
+            self.state.sandboxes.insert(loaded.row.id.clone(), loaded);
+        }
+        Ok(())
+    }
+
+    async fn lock_tasks(&mut self, needs: &mut Needs) -> Result<(), sqlx::Error> {
+        let of_sandboxes = self.state.sandboxes.values().filter_map(|loaded| loaded.row.task_id.as_ref());
+        needs.tasks.extend(of_sandboxes.map(TaskId::to_string));
+        if needs.tasks.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<String> = needs.tasks.iter().cloned().collect();
+        let rows = task_query!("WHERE t.id = ANY($1) ORDER BY t.id FOR NO KEY UPDATE", &ids)
+            .fetch_all(self.sql())
+            .await?;
+        for row in rows {
+            let row = Task::try_from(row)?;
+            self.state.tasks.insert(row.id.clone(), LoadedTask { row, changed: false });
+        }
+        Ok(())
+    }
+
+    async fn lock_projects(&mut self, needs: &mut Needs) -> Result<(), sqlx::Error> {
+        for (id, loaded) in &self.state.sandboxes {
+            if let Some(project) = &loaded.row.project_id
+                && needs.spenders.contains(id.as_str())
+            {
+                needs.projects.insert(project.to_string());
+            }
+        }
+        if needs.projects.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<String> = needs.projects.iter().cloned().collect();
+        sqlx::query!("SELECT id FROM projects WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE", &ids)
+            .fetch_all(self.sql())
+            .await?;
+        Ok(())
+    }
+
+    async fn load_types(&mut self, asked: BTreeSet<(String, String)>) -> Result<(), sqlx::Error> {
+        if self.state.sandboxes.is_empty() {
+            return Ok(());
+        }
+        let (sandboxes, types) = columns(asked);
+        let rows = sqlx::query!(
+            "SELECT held.sandbox_id, held.event_type, held.count
+             FROM unnest($1::text[], $2::text[]) AS asked (sandbox_id, event_type)
+             JOIN event_type_counts AS held
+               ON held.sandbox_id = asked.sandbox_id AND held.event_type = asked.event_type",
+            &sandboxes,
+            &types
+        )
+        .fetch_all(self.sql())
+        .await?;
+        for row in rows {
+            if let Some(loaded) = self.loaded_by_key(row.sandbox_id)? {
+                loaded.types.insert(row.event_type, row.count);
+            }
+        }
+        Ok(())
+    }
+
+    async fn load_noisy(&mut self, asked: BTreeSet<(String, String)>) -> Result<(), sqlx::Error> {
+        if asked.is_empty() {
+            return Ok(());
+        }
+        let (sandboxes, calls) = columns(asked);
+        let rows = sqlx::query!(
+            "SELECT held.sandbox_id, held.tool_use_id
+             FROM unnest($1::text[], $2::text[]) AS asked (sandbox_id, tool_use_id)
+             JOIN noisy_calls AS held
+               ON held.sandbox_id = asked.sandbox_id AND held.tool_use_id = asked.tool_use_id",
+            &sandboxes,
+            &calls
+        )
+        .fetch_all(self.sql())
+        .await?;
+        for row in rows {
+            if let Some(loaded) = self.loaded_by_key(row.sandbox_id)? {
+                loaded.noisy.insert(row.tool_use_id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds out which event ids are taken. Each is looked for as the next one in order, because only the right
+    /// index has that order.
+    async fn load_known(&mut self, asked: Vec<(String, String)>) -> Result<(), sqlx::Error> {
+        if asked.is_empty() || self.state.sandboxes.is_empty() {
+            return Ok(());
+        }
+        let (sandboxes, ids) = columns(asked);
+        let found = sqlx::query!(
+            "SELECT e.sandbox_id, e.event_id, e.seq, e.created_at, e.event_type, e.source, e.payload_hash, e.step
+             FROM unnest($1::text[], $2::text[]) AS asked (sandbox_id, event_id)
+             CROSS JOIN LATERAL (SELECT * FROM events AS next
+                                 WHERE next.sandbox_id = asked.sandbox_id AND next.event_id >= asked.event_id
+                                 ORDER BY next.event_id LIMIT 1) AS e
+             WHERE e.event_id = asked.event_id",
+            &sandboxes,
+            &ids
+        )
+        .fetch_all(self.sql())
+        .await?;
+        for row in found {
+            let known = Known {
+                seq: row.seq,
+                created_at: time(row.created_at, "events", "created_at", &row.event_id)?,
+                event_type: row.event_type,
+                source: row.source,
+                payload_hash: hash(&row.payload_hash, "events", "payload_hash", &row.event_id)?,
+                step: row.step,
+            };
+            let id = sandbox_id(row.sandbox_id)?;
+            self.state.known.insert((id, row.event_id), known);
+        }
+        Ok(())
+    }
+
+    fn loaded_by_key(&mut self, key: String) -> Result<Option<&mut LoadedSandbox>, Unreadable> {
+        let id = sandbox_id(key)?;
+        Ok(self.state.sandboxes.get_mut(&id))
+    }
+}
+
+fn sandbox_id(key: String) -> Result<SandboxId, Unreadable> {
+    let row = key.clone();
+    readable(SandboxId::parse(key).ok(), "events", "sandbox_id", &row)
+}

@@ -1,0 +1,248 @@
+//! One transaction for everything that was gathered.
+//!
+//! The usual road is one pass over all jobs. If PostgreSQL refuses something in
+//! it, the pass is undone and the jobs are tried again in halves, each behind
+//! a savepoint of one new transaction, down to single events: only the culprit
+//! is refused, and a request is still stored in one commit.
+//!
+//! If somebody else was in the way, the same is tried again; if it took too long,
+//! half of the jobs are tried at once. An error of the commit itself is never
+//! tried again: whether it happened is not known.
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use sunaba_store::{Error, Rejection};
+use tokio::time::{sleep, timeout};
+
+use super::Context;
+use super::job::Job;
+use crate::fault::{Trouble, WriterAway, trouble};
+use crate::listen::advance;
+use crate::unit::{BeginError, Needs, Prepared, Unit};
+
+/// For how long a transaction is tried again.
+const TRY_FOR: Duration = Duration::from_secs(6);
+/// How long to step back before the first try again; twice as long before each later one.
+const STEP_BACK: Duration = Duration::from_millis(5);
+const STEP_BACK_MAX: Duration = Duration::from_millis(200);
+/// A transaction that takes this long hangs: a statement has two seconds.
+const HANGS_AFTER: Duration = Duration::from_secs(15);
+/// A commit that takes longer than this is worth a line in the log.
+const SLOW_COMMIT: Duration = Duration::from_secs(1);
+
+/// A job, or some events of one.
+#[derive(Debug, Clone)]
+struct Piece {
+    job: usize,
+    events: Range<usize>,
+}
+
+/// Why nothing was committed.
+#[derive(Debug)]
+enum Failure {
+    /// The same again may go through.
+    Again(String),
+    /// Less at once may go through.
+    Slow(String),
+    /// Not now.
+    Outage(String),
+    /// The connection was lost in the commit.
+    Unknown,
+}
+
+/// Commits jobs, in one transaction if that goes, and answers them.
+pub(super) async fn commit_all(context: &Context, jobs: Vec<Job>) {
+    let mut left = vec![jobs];
+    while let Some(mut jobs) = left.pop() {
+        let started = Instant::now();
+        match patiently(context, &mut jobs).await {
+            Ok(position) => {
+                position.inspect(|position| advance(&context.hint, *position));
+                if started.elapsed() > SLOW_COMMIT {
+                    tracing::warn!(took = ?started.elapsed(), jobs = jobs.len(), "a slow commit");
+                }
+                jobs.into_iter().for_each(Job::settle);
+            }
+            Err(Failure::Slow(_)) if jobs.len() > 1 => {
+                let second = jobs.split_off(jobs.len() / 2);
+                left.extend([second, jobs]);
+            }
+            Err(failure) => fail(jobs, &failure),
+        }
+    }
+}
+
+fn fail(jobs: Vec<Job>, failure: &Failure) {
+    tracing::warn!(?failure, jobs = jobs.len(), "the store could not commit");
+    let told = || match failure {
+        Failure::Again(error) | Failure::Slow(error) | Failure::Outage(error) => {
+            Error::Unavailable(error.clone().into())
+        }
+        Failure::Unknown => WriterAway::Silent.into(),
+    };
+    jobs.into_iter().for_each(|job| job.fail(told()));
+}
+
+/// Tries until it goes through, fails for good or has taken too long.
+async fn patiently(context: &Context, jobs: &mut [Job]) -> Result<Option<i64>, Failure> {
+    let (started, mut pause) = (Instant::now(), STEP_BACK);
+    loop {
+        match once(context, jobs).await {
+            Err(Failure::Again(error)) if started.elapsed() < TRY_FOR => {
+                tracing::debug!(error, jobs = jobs.len(), "a transaction is tried again");
+                sleep(pause).await;
+                pause = (pause * 2).min(STEP_BACK_MAX);
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+async fn once(context: &Context, jobs: &mut [Job]) -> Result<Option<i64>, Failure> {
+    let mut unit = match Unit::begin(context).await {
+        Ok(unit) => unit,
+        // Nothing was done yet; a connection that a restart of the server has cut is replaced.
+        Err(BeginError::Stale(error)) => return Err(Failure::Again(error.to_string())),
+        Err(BeginError::Away(error)) => return Err(Failure::Outage(error.to_string())),
+        Err(BeginError::NotDurable(setting)) => {
+            return Err(Failure::Outage(format!("PostgreSQL has {setting} off")));
+        }
+    };
+    match timeout(HANGS_AFTER, whole(&mut unit, jobs)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(failure)) => {
+            unit.rollback().await;
+            return Err(failure);
+        }
+        Err(_) => {
+            unit.abandon();
+            return Err(Failure::Outage("PostgreSQL does not answer".to_owned()));
+        }
+    }
+    match timeout(HANGS_AFTER, unit.commit()).await {
+        Ok(Ok(position)) => Ok(position),
+        Ok(Err(error)) if trouble(&error) == Trouble::Outage => {
+            unit.abandon();
+            Err(Failure::Unknown)
+        }
+        Ok(Err(error)) => {
+            unit.rollback().await;
+            Err(failure_of(&error))
+        }
+        Err(_) => {
+            unit.abandon();
+            Err(Failure::Unknown)
+        }
+    }
+}
+
+/// Everything but the commit.
+async fn whole(unit: &mut Unit, jobs: &mut [Job]) -> Result<(), Failure> {
+    let pieces: Vec<Piece> = jobs.iter().enumerate().map(|(job, kind)| Piece::all(job, kind)).collect();
+    prepare(unit, jobs).await?;
+    match pass(unit, jobs, &pieces).await {
+        Ok(()) => {}
+        Err(error) if trouble(&error) != Trouble::Statement => return Err(failure_of(&error)),
+        Err(error) => {
+            tracing::warn!(%error, jobs = jobs.len(), "a transaction was refused; looking for the culprit");
+            unit.restart().await.map_err(|error| failure_of(&error))?;
+            prepare(unit, jobs).await?;
+            halves(unit, jobs, pieces).await?;
+        }
+    }
+    unit.flush_feed().await.map_err(|error| failure_of(&error))
+}
+
+fn failure_of(error: &sqlx::Error) -> Failure {
+    match trouble(error) {
+        Trouble::Busy => Failure::Again(error.to_string()),
+        Trouble::Slow => Failure::Slow(error.to_string()),
+        Trouble::Outage | Trouble::Statement => Failure::Outage(error.to_string()),
+    }
+}
+
+async fn prepare(unit: &mut Unit, jobs: &[Job]) -> Result<(), Failure> {
+    let mut needs = Needs::default();
+    jobs.iter().for_each(|job| job.needs(&mut needs));
+    match unit.prepare(needs).await {
+        Ok(Prepared::Yes) => Ok(()),
+        Ok(Prepared::Overtaken) => Err(Failure::Again("another server made the same sandbox".to_owned())),
+        Err(error) => Err(failure_of(&error)),
+    }
+}
+
+async fn pass(unit: &mut Unit, jobs: &mut [Job], pieces: &[Piece]) -> Result<(), sqlx::Error> {
+    for piece in pieces {
+        match &mut jobs[piece.job] {
+            Job::Command(command) => command.run(unit).await?,
+            Job::Append(job) => {
+                for index in piece.events.clone() {
+                    let event = &job.append.events[index];
+                    let outcome = unit.ingest(&job.append.sandbox_id, job.append.writer, event).await?;
+                    job.decide(index, outcome);
+                }
+            }
+        }
+    }
+    unit.flush().await
+}
+
+async fn halves(unit: &mut Unit, jobs: &mut [Job], pieces: Vec<Piece>) -> Result<(), Failure> {
+    let lost = |error: sqlx::Error| failure_of(&error);
+    let mut left = vec![pieces];
+    while let Some(pieces) = left.pop() {
+        let before = unit.save().await.map_err(lost)?;
+        match pass(unit, jobs, &pieces).await {
+            Ok(()) => unit.release().await.map_err(lost)?,
+            Err(error) if trouble(&error) != Trouble::Statement => return Err(failure_of(&error)),
+            Err(error) => {
+                unit.restore(before).await.map_err(lost)?;
+                match split(pieces) {
+                    Ok((first, second)) => left.extend([second, first]),
+                    Err(culprit) => refuse(&mut jobs[culprit.job], culprit.events.start, error),
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn refuse(job: &mut Job, index: usize, error: sqlx::Error) {
+    match job {
+        Job::Command(command) => command.refuse(error),
+        Job::Append(job) => {
+            let detail = match &error {
+                sqlx::Error::Database(database) => database.message().to_owned(),
+                other => other.to_string(),
+            };
+            job.decide(index, Err(Rejection::Refused(detail)));
+        }
+    }
+}
+
+/// Two halves, or the one piece that cannot be split.
+fn split(mut pieces: Vec<Piece>) -> Result<(Vec<Piece>, Vec<Piece>), Piece> {
+    if pieces.len() > 1 {
+        let second = pieces.split_off(pieces.len() / 2);
+        return Ok((pieces, second));
+    }
+    let Some(piece) = pieces.pop() else { return Ok((Vec::new(), Vec::new())) };
+    if piece.events.len() < 2 {
+        return Err(piece);
+    }
+    let Range { start, end } = piece.events;
+    let middle = start + (end - start) / 2;
+    let half = |events| vec![Piece { job: piece.job, events }];
+    Ok((half(start..middle), half(middle..end)))
+}
+
+impl Piece {
+    fn all(job: usize, kind: &Job) -> Self {
+        let events = match kind {
+            Job::Command(_) => 0..0,
+            Job::Append(job) => 0..job.append.events.len(),
+        };
+        Self { job, events }
+    }
+}

@@ -1,0 +1,3 @@
+//! The suite of every backend.
+
+sunaba_store::conformance!(crate::support::fresh);

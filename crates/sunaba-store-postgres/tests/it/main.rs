@@ -1,0 +1,20 @@
+//! The store of several servers against the suite of every backend, and what is PostgreSQL's own.
+
+#[cfg(test)]
+mod conformance;
+#[cfg(test)]
+mod faults;
+#[cfg(test)]
+mod offline_data;
+#[cfg(test)]
+mod opening;
+#[cfg(test)]
+mod property;
+#[cfg(test)]
+mod restart;
+#[cfg(test)]
+mod speed;
+#[cfg(test)]
+mod support;
+#[cfg(test)]
+mod two_servers;

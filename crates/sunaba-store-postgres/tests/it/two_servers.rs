@@ -1,0 +1,267 @@
+//! Two servers on one database: whatever one of them decides holds for the other.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use sunaba_store::{
+    Error, FeedStore as _, MessageStore as _, NewProject, NewSandbox, NewTask, NewTicket, RegistryStore as _,
+    Reserve, SECRETS_MAX, SandboxChange, SecretStore as _, Spender, SpendingStore as _, Store as _, TakeMode,
+    Writer,
+};
+use sunaba_store_postgres::PostgresStore;
+use sunaba_testkit::{Postgres, within};
+use sunaba_types::{
+    MessageType, NewMessage, Priority, Project, ProjectSettings, Resources, SandboxId, Task, Terms,
+    TicketType,
+};
+
+use crate::support::{append, assert_chain, log, numbered, open};
+
+async fn pair() -> [Arc<PostgresStore>; 2] {
+    let url = Postgres::shared().database();
+    let (one, two) = tokio::join!(open(&url), open(&url));
+    [one, two]
+}
+
+fn new_project(path: &str) -> NewProject {
+    NewProject {
+        name: "p".to_owned(),
+        repo_path: Some(path.to_owned()),
+        repo_url: None,
+        default_branch: "main".to_owned(),
+        settings: ProjectSettings { total_budget_usd: Some(1.0), ..ProjectSettings::default() },
+    }
+}
+
+async fn new_task(store: &PostgresStore, project: &Project) -> Task {
+    let ticket = NewTicket {
+        project_id: project.id.clone(),
+        title: "a ticket".to_owned(),
+        description: String::new(),
+        ticket_type: TicketType::Feature,
+        priority: Priority::Medium,
+        owner: "tester".to_owned(),
+    };
+    let ticket = store.create_ticket(ticket).await.unwrap();
+    let task = NewTask {
+        ticket_id: ticket.id,
+        task_type: "implement".to_owned(),
+        title: "a task".to_owned(),
+        description: "do it".to_owned(),
+        priority: Priority::High,
+    };
+    store.create_task(task).await.unwrap()
+}
+
+fn sandbox_for(task: &Task) -> NewSandbox {
+    NewSandbox {
+        project_id: None,
+        task_id: Some(task.id.clone()),
+        provider: "local".to_owned(),
+        runtime: "native".to_owned(),
+        model: "m".to_owned(),
+        prompt: "do it".to_owned(),
+        resources: Resources::default(),
+        terms: Terms::default(),
+    }
+}
+
+/// Polls the feed until it is told to stop and has seen everything; positions have no gaps, so a later one
+/// that became visible first would show.
+async fn follow(store: Arc<PostgresStore>, stop: Arc<AtomicBool>) -> i64 {
+    let mut last = 0;
+    loop {
+        let done = stop.load(Ordering::SeqCst);
+        let head = store.feed_head().await.unwrap();
+        let page = store.feed_after(last, 500).await.unwrap();
+        for entry in &page {
+            assert_eq!(entry.position, last + 1, "positions become visible in their order");
+            last = entry.position;
+        }
+        assert!(page.len() == 500 || last >= head, "what the counter says is there");
+        if done && page.is_empty() {
+            return last;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writers_on_both_keep_every_log_and_the_feed_in_order() {
+    let stores = pair().await;
+    // Four that both write to, and one of each writer's own; most are made by whoever comes first.
+    let common: Arc<Vec<SandboxId>> = Arc::new((0..4).map(|_| SandboxId::generate()).collect());
+    let stop = Arc::new(AtomicBool::new(false));
+    let readers: Vec<_> =
+        stores.iter().map(|store| tokio::spawn(follow(Arc::clone(store), Arc::clone(&stop)))).collect();
+    let until = Instant::now() + Duration::from_secs(4);
+    let writers: Vec<_> = (0..24)
+        .map(|n| {
+            let (store, common) = (Arc::clone(&stores[n % 2]), Arc::clone(&common));
+            tokio::spawn(async move {
+                let (own, mut sent) = (SandboxId::generate(), Vec::new());
+                for round in n.. {
+                    if Instant::now() > until {
+                        break;
+                    }
+                    let id = if round % 3 == 0 { &own } else { &common[round % 4] };
+                    let outcomes = append(&store, id, numbered(1 + round % 7)).await.unwrap();
+                    sent.extend(outcomes.into_iter().map(|outcome| (id.clone(), outcome.unwrap().event_id)));
+                }
+                (own, sent)
+            })
+        })
+        .collect();
+    let mut sent = Vec::new();
+    let mut ids: Vec<SandboxId> = common.to_vec();
+    for writer in writers {
+        let (own, more) = writer.await.unwrap();
+        ids.push(own);
+        sent.extend(more);
+    }
+    stop.store(true, Ordering::SeqCst);
+    let mut ends = Vec::new();
+    for reader in readers {
+        ends.push(reader.await.unwrap());
+    }
+    assert_eq!(ends, vec![stores[0].feed_head().await.unwrap(); 2]);
+    let mut stored = 0;
+    for id in &ids {
+        let log = log(&stores[1], id).await;
+        assert_chain(&log);
+        stored += log.len();
+    }
+    println!("{} events to {} sandboxes by two stores", sent.len(), ids.len());
+    assert_eq!(stored, sent.len());
+    assert!(stored > 100, "{stored}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_retry_through_the_other_is_stored_once() {
+    let [one, two] = pair().await;
+    let id = SandboxId::generate();
+    let events = numbered(50);
+    for _ in 0..5 {
+        let (a, b) = tokio::join!(append(&one, &id, events.clone()), append(&two, &id, events.clone()));
+        let places = |outcomes: &[sunaba_store::AppendOutcome]| -> Vec<i64> {
+            outcomes.iter().map(|outcome| outcome.as_ref().unwrap().seq).collect()
+        };
+        assert_eq!(places(&a.unwrap()), places(&b.unwrap()));
+    }
+    assert_eq!(log(&one, &id).await.len(), 50);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repository_has_one_project_and_a_task_one_attempt() {
+    let stores = pair().await;
+    for round in 0..10 {
+        let path = format!("/repo/{round}");
+        let made = stores.iter().map(|store| store.ensure_project(new_project(&path)));
+        let made = futures_join(made).await;
+        let projects: Vec<Project> = made.into_iter().map(Result::unwrap).collect();
+        assert_eq!(projects[0], projects[1]);
+        let task = new_task(&stores[0], &projects[0]).await;
+        let claims = (0..8).map(|n| stores[n % 2].create_sandbox(sandbox_for(&task)));
+        let claims = futures_join(claims).await;
+        assert_eq!(claims.iter().filter(|claim| claim.is_ok()).count(), 1, "{claims:?}");
+        for refused in claims.iter().filter_map(|claim| claim.as_ref().err()) {
+            assert!(matches!(refused, Error::Conflict { code: "task_not_ready", .. }), "{refused:?}");
+        }
+    }
+}
+
+async fn futures_join<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
+    futures::future::join_all(futures).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reservations_on_both_never_pass_a_cap() {
+    let stores = pair().await;
+    let project = stores[0].ensure_project(new_project("/repo")).await.unwrap();
+    let mut sandboxes = Vec::new();
+    for _ in 0..4 {
+        let task = new_task(&stores[0], &project).await;
+        sandboxes.push(stores[0].create_sandbox(sandbox_for(&task)).await.unwrap());
+    }
+    let asks = (0..40).map(|n| {
+        stores[n % 2].reserve_call(Reserve {
+            sandbox_id: sandboxes[n % 4].id.clone(),
+            attempt: 1,
+            dialect: "anthropic".to_owned(),
+            model: "m".to_owned(),
+            least_micros: 100_000,
+            most_micros: 100_000,
+        })
+    });
+    let granted = futures_join(asks).await;
+    assert_eq!(granted.iter().filter(|ask| ask.is_ok()).count(), 10, "a dollar is ten times ten cents");
+    let sum = stores[1].spending(&Spender::Project(project.id.clone())).await.unwrap();
+    assert_eq!(sum.reserved_micros, 1_000_000);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn secrets_and_settings_are_bounded_together() {
+    let stores = pair().await;
+    let project = stores[0].ensure_project(new_project("/repo")).await.unwrap();
+    let names: Vec<String> = (0..SECRETS_MAX + 20).map(|n| format!("S{n}")).collect();
+    let puts = names.iter().enumerate().map(|(n, name)| stores[n % 2].put_secret(&project.id, name, b"x"));
+    let put = futures_join(puts).await.into_iter().filter(Result::is_ok).count();
+    assert_eq!(i64::try_from(put).unwrap(), SECRETS_MAX);
+    let set = futures_join((0..8).map(|n| stores[n % 2].set_setting_once("node", ["a", "b"][n % 2]))).await;
+    let set: Vec<String> = set.into_iter().map(Result::unwrap).collect();
+    assert!(set.iter().all(|value| *value == set[0]), "{set:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_is_handed_over_once() {
+    let stores = pair().await;
+    let id = SandboxId::generate();
+    append(&stores[0], &id, numbered(1)).await.unwrap();
+    for n in 0..20 {
+        let message = NewMessage {
+            sandbox_id: id.clone(),
+            content: n.to_string(),
+            message_type: MessageType::UserMessage,
+            sender: "tester".to_owned(),
+        };
+        assert_eq!(stores[n % 2].queue_message(message).await.unwrap().message.seq, 1 + n as i64);
+        let mode = || TakeMode::Explicit { acknowledged: Vec::new() };
+        let polls = (0..4).map(|n| stores[n % 2].take_messages(&id, Writer::Operator, mode()));
+        let taken: usize = futures_join(polls).await.into_iter().map(|taken| taken.unwrap().len()).sum();
+        assert_eq!(taken, 1);
+    }
+}
+
+/// Of two that end a sandbox, one does; its story says so once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_is_taken_once() {
+    let stores = pair().await;
+    for _ in 0..10 {
+        let id = SandboxId::generate();
+        append(&stores[0], &id, numbered(1)).await.unwrap();
+        let steps = stores.iter().map(|store| {
+            let trigger = Some(sunaba_engine::SandboxTrigger::Cancel);
+            store.change_sandbox(&id, SandboxChange { trigger, ..SandboxChange::default() })
+        });
+        let taken = futures_join(steps).await.into_iter().filter(Result::is_ok).count();
+        assert_eq!(taken, 1);
+        let log = log(&stores[1], &id).await;
+        assert_chain(&log);
+        let told = log.iter().filter(|event| event.event_type == "sandbox.state_changed").count();
+        assert_eq!(told, 1);
+    }
+}
+
+/// A commit on one server wakes whoever follows the feed on the other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_is_told_to_the_other() {
+    let [one, two] = pair().await;
+    let mut hints = two.hints();
+    let id = SandboxId::generate();
+    for _ in 0..20 {
+        append(&one, &id, numbered(1)).await.unwrap();
+        let head = one.feed_head().await.unwrap();
+        within("a hint", hints.wait_for(|position| *position >= head)).await.unwrap();
+        assert!(!two.feed_after(head - 1, 10).await.unwrap().is_empty());
+    }
+}
