@@ -344,9 +344,14 @@ async fn an_image_that_cannot_be_had_is_named() {
     let Some(host) = Host::new("a missing image") else { return };
     let id = SandboxId::generate();
     let image = Some("127.0.0.1:9/nobody/nothing:1".to_owned());
-    host.provider.create(&id, &CreateRequest { image, ..CreateRequest::default() }).await.unwrap();
-    let error = host.provider.start(&id, shell("true")).await.unwrap_err().to_string();
-    assert!(error.contains("127.0.0.1:9/nobody/nothing:1") && error.contains("SANDBOX_IMAGE"), "{error}");
+    let request = CreateRequest { image, ..CreateRequest::default() };
+    host.provider.fetch(&CreateRequest::default()).await.expect("the usual one is there");
+    let unfetched = host.provider.fetch(&request).await.unwrap_err().to_string();
+    host.provider.create(&id, &request).await.unwrap();
+    let unstarted = host.provider.start(&id, shell("true")).await.unwrap_err().to_string();
+    for error in [unfetched, unstarted] {
+        assert!(error.contains("127.0.0.1:9/nobody/nothing:1") && error.contains("SANDBOX_IMAGE"), "{error}");
+    }
     host.provider.delete(&id).await.unwrap();
 }
 
