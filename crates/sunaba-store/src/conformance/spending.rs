@@ -69,7 +69,8 @@ pub async fn grants_between_least_and_most(world: World) {
     assert_exhausted(&world.store.reserve_call(call(&sandbox, 1, 700_000)).await, "task");
     assert_eq!(spent(&world, Spender::Task(task.id)).await, (0, 1_000_000), "a refusal reserves nothing");
     settle(&world, &second, 0).await;
-    assert_exhausted(&world.store.reserve_call(call(&sandbox, 300_001, 700_000)).await, "task");
+    let words = crate::no_room("task", 1_000_000, 700_000);
+    assert_exhausted(&world.store.reserve_call(call(&sandbox, 300_001, 700_000)).await, &words);
     assert_eq!(reserve(&world, &sandbox, 300_000, 300_000).await.micros, 300_000, "exactly what is left");
     let free = world.assign(&world.task().await.id).await;
     let unbounded = reserve(&world, &free, 1, 5_000_000_000).await;
