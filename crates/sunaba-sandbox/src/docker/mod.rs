@@ -265,14 +265,17 @@ impl Provider for DockerProvider {
 
     async fn delete(&self, id: &SandboxId) -> Result<(), Error> {
         let places = self.places(id);
-        if self.inspect(id).await?.is_some() {
+        if let Some(container) = self.inspect(id).await? {
             match self.kill(id).await {
                 Ok(()) | Err(Error::NotFound(_)) => {}
                 Err(error) => return Err(error),
             }
             let kept =
                 if places.layout.dir.exists() { places.path(shim::OUTPUT_FILE) } else { self.log_path(id) };
-            output::keep(&self.engine, id, &kept).await?;
+            // Of a dead one the daemon tells nothing any more; what it wrote was kept before its removal began.
+            if !state::is_dead(&container) {
+                output::keep(&self.engine, id, &kept).await?;
+            }
             remote::remove_container(&self.engine, &spec::name(id)).await?;
         }
         if self.options.remote {
@@ -283,8 +286,11 @@ impl Provider for DockerProvider {
                 let _ = remote::remove_other_workers(&self.engine, worker).await;
             }
         }
-        let log = self.log_path(id);
+        let (log, is_here) = (self.log_path(id), !self.options.remote);
         crate::local::blocking(move || {
+            if is_here {
+                places.end_strays()?;
+            }
             places
                 .remove_disk()
                 .and_then(|()| crate::local::removal::remove(&places.layout, &log))

@@ -6,7 +6,9 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 use sunaba_types::SandboxId;
 use sunaba_types::shim::{self, Limits};
@@ -15,7 +17,7 @@ use crate::disk::{DISK_DIR, DISK_MIN_BYTES, Disks};
 use crate::local::layout::Layout;
 use crate::local::owner::{self, Owner};
 use crate::local::removal;
-use crate::{CreateRequest, Error, HostPlaces};
+use crate::{CreateRequest, Error, HostPlaces, process};
 
 /// What the sandbox was created with.
 const WANTED_FILE: &str = "wanted.json";
@@ -25,6 +27,10 @@ const STARTED_FILE: &str = "started.json";
 const KILLED_FILE: &str = "killed.json";
 /// Why the server ended it, if it did.
 const ENDED_FILE: &str = "ended.json";
+
+/// How long processes that were killed may take to be gone.
+const STRAYS_PATIENCE: Duration = Duration::from_secs(10);
+const STRAYS_POLL: Duration = Duration::from_millis(5);
 
 /// What a sandbox was created with, for the start that may come from another server process.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -111,6 +117,29 @@ impl Places {
     /// Where a layered directory keeps what is half done; there only for one.
     pub(super) fn work_of(&self, name: &str) -> PathBuf {
         self.own(&format!("{name}.work"))
+    }
+
+    /// Ends what the daemon knows nothing of: one that is killed in the middle of a start leaves a process that
+    /// waits for its word, with the sandbox's disk in its hands. It is known by the sandbox's own user.
+    pub(super) fn end_strays(&self) -> Result<(), Error> {
+        let uid = self.owner()?.and_then(|owner| owner.uid);
+        let deadline = Instant::now() + STRAYS_PATIENCE;
+        loop {
+            let strays = process::of_sandbox(None, uid);
+            if strays.is_empty() {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                let late = io::ErrorKind::TimedOut.into();
+                return Err(Error::backend("end what the daemon left of the sandbox")(late));
+            }
+            for pid in strays {
+                if let Some(started) = process::start_time(pid) {
+                    process::signal_if_alive(pid, started, Signal::SIGKILL);
+                }
+            }
+            std::thread::sleep(STRAYS_POLL);
+        }
     }
 
     /// Takes the sandbox's disk away, if it has one.

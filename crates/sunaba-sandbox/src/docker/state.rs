@@ -36,6 +36,12 @@ pub(super) fn status(
     }
 }
 
+/// Whether its removal began and was cut off.
+pub(super) fn is_dead(container: &ContainerInspectResponse) -> bool {
+    let status = container.state.as_ref().and_then(|state| state.status);
+    matches!(status, Some(ContainerStateStatusEnum::DEAD | ContainerStateStatusEnum::REMOVING))
+}
+
 fn exit((code, signal): (Option<i32>, Option<i32>), out_of_memory: bool, places: &Places) -> Exit {
     Exit {
         code,

@@ -4,7 +4,6 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use sunaba_sandbox::disk::Disks;
 use sunaba_sandbox::{LocalOptions, LocalProvider, Provider as _, cgroup};
 
 /// How long the removal may take.
@@ -60,37 +59,41 @@ fn processes(data: &Path) -> Vec<String> {
     found
 }
 
-/// Removes all of it. No server may run on the directory any more.
+/// Removes all of it. No server may run on the directory any more. The disks of containers stay in use for as
+/// long as their daemon lets those run, so of them only the mounts are sure to go.
 pub(crate) fn clear(data: &Path) {
+    let containers = data.canonicalize().unwrap_or_else(|_| data.to_owned()).join("containers");
+    let of_containers = containers.display().to_string();
+    unmount_below(&containers);
     let began = Instant::now();
-    while !left(data).is_empty() {
-        let dir = data.to_owned();
-        // A runtime of its own: the test's may be about to end.
-        let removed = std::thread::spawn(move || remove(&dir)).join();
-        let left = left(data);
+    loop {
+        let left: Vec<_> = left(data).into_iter().filter(|one| !one.contains(&of_containers)).collect();
         if left.is_empty() {
-            break;
+            return;
         }
         if began.elapsed() > PATIENCE {
-            let why = "what the test left could not be removed";
-            assert!(std::thread::panicking(), "{why}: {left:#?}, {removed:?}");
-            break;
+            assert!(std::thread::panicking(), "what the test left could not be removed: {left:#?}");
+            return;
         }
+        // A runtime of its own: the test's may be about to end. What fails is tried again.
+        let dir = data.to_owned();
+        drop(std::thread::spawn(move || remove(&dir)).join());
         std::thread::sleep(POLL);
+    }
+}
+
+/// What is mounted there, the deepest first, at once or as soon as nobody uses it.
+fn unmount_below(dir: &Path) {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let places = mounts.lines().rev().filter_map(|line| line.split(' ').nth(1));
+    for place in places.filter(|place| Path::new(place).starts_with(dir)) {
+        drop(std::process::Command::new("umount").args(["--lazy", place]).status());
     }
 }
 
 fn remove(data: &Path) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(remove_sandboxes(data))?;
-    // Containers of this host have disks too.
-    let containers = data.join("containers");
-    if containers.exists() {
-        let disks = Disks::new(&containers);
-        disks.names().iter().try_for_each(|name| disks.detach(name))?;
-        disks.close()?;
-    }
-    Ok(())
+    runtime.block_on(remove_sandboxes(data))
 }
 
 async fn remove_sandboxes(data: &Path) -> anyhow::Result<()> {
