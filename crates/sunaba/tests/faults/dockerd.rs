@@ -159,10 +159,15 @@ impl Dockerd {
             Command::new("umount").args(["--lazy", place]).status()?;
         }
         let name = group_of(self.dir.path());
-        for hierarchy in fs::read_dir("/sys/fs/cgroup")?.flatten().map(|entry| entry.path()) {
-            let _ = fs::remove_dir(hierarchy.join(&name));
+        let top = PathBuf::from("/sys/fs/cgroup");
+        let hierarchies = fs::read_dir(&top)?.flatten().map(|entry| entry.path());
+        for group in hierarchies.chain([top]).map(|hierarchy| hierarchy.join(&name)) {
+            // One of a container too, if the daemon was killed before it could remove it.
+            for entry in fs::read_dir(&group).into_iter().flatten().flatten() {
+                let _ = fs::remove_dir(entry.path());
+            }
+            let _ = fs::remove_dir(group);
         }
-        let _ = fs::remove_dir(Path::new("/sys/fs/cgroup").join(&name));
         Ok(())
     }
 }
