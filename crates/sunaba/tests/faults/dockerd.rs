@@ -134,7 +134,7 @@ impl Dockerd {
     }
 
     /// Its helpers and theirs, which outlive it when it is killed.
-    pub(crate) fn helpers(&self) -> Vec<i32> {
+    fn helpers(&self) -> Vec<i32> {
         let own = self.dir.path().to_string_lossy().into_owned();
         let of_it = |pid: &i32| words(*pid).iter().any(|word| word.contains(&own));
         processes().filter(|pid| u32::try_from(*pid).ok() != Some(self.child.id())).filter(of_it).collect()

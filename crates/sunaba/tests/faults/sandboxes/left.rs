@@ -28,8 +28,6 @@ pub(super) async fn leftovers(
     if let World::Docker(daemon) = world {
         left.extend(daemon.containers()?.into_iter().map(|id| format!("container {id}")));
         left.extend(daemon.volumes()?.into_iter().map(|name| format!("volume {name}")));
-        let shims = daemon.helpers().into_iter().filter(|pid| words(*pid)[0].contains("containerd-shim"));
-        left.extend(shims.map(|pid| format!("process {pid}: {}", words(pid).join(" "))));
     }
     Ok(left)
 }
