@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use crate::PostgresStore;
 use crate::fault::{Unreadable, told};
-use crate::page::in_time;
+use crate::page::{InTime as _, in_time};
 use crate::rows::{all, readable, time};
 
 #[derive(Debug)]
@@ -85,7 +85,7 @@ impl FeedStore for PostgresStore {
     }
 
     async fn feed_head(&self) -> Result<i64> {
-        sqlx::query_scalar!("SELECT position FROM feed_counter").fetch_one(&self.readers).await.map_err(told)
+        sqlx::query_scalar!("SELECT position FROM feed_counter").fetch_one(&self.readers).in_time().await
     }
 
     fn hints(&self) -> watch::Receiver<i64> {

@@ -6,8 +6,10 @@ use std::time::Duration;
 use futures::{Stream, StreamExt as _};
 use sunaba_store::{Error, PAGE_BYTES, Result};
 
-/// How long a read may take.
-const READ_LIMIT: Duration = Duration::from_secs(2);
+use crate::fault::told;
+
+/// How long a read may take; longer than a statement may, so that a server that answers says itself what is wrong.
+const READ_LIMIT: Duration = Duration::from_secs(3);
 
 /// What a row adds to a page, in bytes.
 pub(crate) trait Weight {
@@ -48,6 +50,20 @@ pub(crate) async fn gather<R: Weight>(
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 #[error("the read took longer than {READ_LIMIT:?}")]
 struct TooSlow;
+
+/// Gives a query up when its time is over: a server that hangs, or a network that swallows, must not hold anybody.
+pub(crate) trait InTime<T> {
+    fn in_time(self) -> impl Future<Output = Result<T>> + Send;
+}
+
+impl<T, F> InTime<T> for F
+where
+    F: Future<Output = Result<T, sqlx::Error>> + Send,
+{
+    async fn in_time(self) -> Result<T> {
+        in_time(async { self.await.map_err(told) }).await
+    }
+}
 
 /// Gives a read up when its time is over.
 pub(crate) async fn in_time<T>(reading: impl Future<Output = Result<T>>) -> Result<T> {

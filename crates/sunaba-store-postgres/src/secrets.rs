@@ -5,7 +5,8 @@ use sunaba_store::{Error, Result, SECRETS_MAX, SecretName, SecretStore};
 use sunaba_types::ProjectId;
 
 use crate::PostgresStore;
-use crate::fault::{Fault, Unreadable, told};
+use crate::fault::{Fault, Unreadable};
+use crate::page::InTime as _;
 use crate::rows::{all, time};
 use crate::unit::{Needs, Unit};
 use crate::writer::Command;
@@ -110,8 +111,8 @@ impl SecretStore for PostgresStore {
             project
         )
         .fetch_all(&self.readers)
-        .await
-        .map_err(told)?;
+        .in_time()
+        .await?;
         Ok(all(rows)?)
     }
 
@@ -119,7 +120,7 @@ impl SecretStore for PostgresStore {
         let project = project_id.as_str();
         sqlx::query_scalar!("SELECT sealed FROM secrets WHERE project_id = $1 AND name = $2", project, name)
             .fetch_optional(&self.readers)
+            .in_time()
             .await
-            .map_err(told)
     }
 }

@@ -4,7 +4,8 @@ use async_trait::async_trait;
 use sunaba_store::{Result, Store};
 
 use crate::PostgresStore;
-use crate::fault::{Fault, told};
+use crate::fault::Fault;
+use crate::page::InTime as _;
 use crate::unit::Unit;
 use crate::writer::Command;
 
@@ -48,18 +49,15 @@ impl Command for SetOnce {
 #[async_trait]
 impl Store for PostgresStore {
     async fn check(&self) -> Result<()> {
-        sqlx::query_scalar!("SELECT position FROM feed_counter")
-            .fetch_one(&self.readers)
-            .await
-            .map_err(told)?;
+        sqlx::query_scalar!("SELECT position FROM feed_counter").fetch_one(&self.readers).in_time().await?;
         self.writer.run(Probe).await
     }
 
     async fn find_setting(&self, name: &str) -> Result<Option<String>> {
         sqlx::query_scalar!("SELECT value FROM settings WHERE name = $1", name)
             .fetch_optional(&self.readers)
+            .in_time()
             .await
-            .map_err(told)
     }
 
     async fn set_setting_once(&self, name: &str, value: &str) -> Result<String> {

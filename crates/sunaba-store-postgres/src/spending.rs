@@ -8,7 +8,8 @@ use sunaba_store::{
 use sunaba_types::{CallId, ProjectSettings, Sandbox, SandboxId};
 
 use crate::PostgresStore;
-use crate::fault::{Fault, told};
+use crate::fault::Fault;
+use crate::page::InTime as _;
 use crate::rows::{all, readable, time};
 use crate::standing::superseded;
 use crate::unit::{Needs, Unit};
@@ -281,23 +282,22 @@ impl SpendingStore for PostgresStore {
              WHERE settled_at IS NULL ORDER BY created_at"
         )
         .fetch_all(&self.readers)
-        .await
-        .map_err(told)?;
+        .in_time()
+        .await?;
         Ok(all(rows)?)
     }
 
     async fn spending(&self, of: &Spender) -> Result<Spending> {
-        let sum = match of {
+        match of {
             Spender::Sandbox(id) => {
-                spending_query!("WHERE sandbox_id = $1", id.as_str()).fetch_one(&self.readers).await
+                spending_query!("WHERE sandbox_id = $1", id.as_str()).fetch_one(&self.readers).in_time().await
             }
             Spender::Task(id) => {
-                spending_query!("WHERE task_id = $1", id.as_str()).fetch_one(&self.readers).await
+                spending_query!("WHERE task_id = $1", id.as_str()).fetch_one(&self.readers).in_time().await
             }
             Spender::Project(id) => {
-                spending_query!("WHERE project_id = $1", id.as_str()).fetch_one(&self.readers).await
+                spending_query!("WHERE project_id = $1", id.as_str()).fetch_one(&self.readers).in_time().await
             }
-        };
-        sum.map_err(told)
+        }
     }
 }

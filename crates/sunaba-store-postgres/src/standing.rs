@@ -6,7 +6,8 @@ use sunaba_types::limits::ENDED_GRACE_SECONDS;
 use sunaba_types::{SandboxId, Timestamp};
 
 use crate::PostgresStore;
-use crate::fault::{Fault, told};
+use crate::fault::Fault;
+use crate::page::InTime as _;
 use crate::rows::maybe_time;
 use crate::unit::{LoadedSandbox, Unit};
 
@@ -50,8 +51,8 @@ impl PostgresStore {
             key
         )
         .fetch_optional(&self.readers)
-        .await
-        .map_err(told)?
+        .in_time()
+        .await?
         .ok_or_else(|| Error::not_found("sandbox", id))?;
         if attempt != row.attempt || attempt != row.current {
             return Err(superseded());

@@ -6,7 +6,8 @@ use sunaba_types::chain::Hash;
 use sunaba_types::{ProjectId, SandboxId, Timestamp, TokenId, TokenKind, TokenRecord};
 
 use crate::PostgresStore;
-use crate::fault::{Fault, Unreadable, told};
+use crate::fault::{Fault, Unreadable};
+use crate::page::InTime as _;
 use crate::rows::{all, list, maybe_time, readable, time};
 use crate::unit::Unit;
 use crate::writer::Command;
@@ -155,15 +156,15 @@ impl TokenStore for PostgresStore {
 
     async fn find_token(&self, hash: &Hash) -> Result<Option<TokenRecord>> {
         let row =
-            token_query!("WHERE k.hash = $1", &hash[..]).fetch_optional(&self.readers).await.map_err(told)?;
+            token_query!("WHERE k.hash = $1", &hash[..]).fetch_optional(&self.readers).in_time().await?;
         Ok(row.map(TokenRecord::try_from).transpose()?)
     }
 
     async fn list_tokens(&self) -> Result<Vec<TokenRecord>> {
         let rows = token_query!("WHERE k.kind <> 'sandbox' ORDER BY k.created_at DESC, k.id DESC LIMIT 1000")
             .fetch_all(&self.readers)
-            .await
-            .map_err(told)?;
+            .in_time()
+            .await?;
         Ok(all(rows)?)
     }
 

@@ -33,10 +33,12 @@ while read -r word; do
         for child in $children; do
             while [ -n "$(tr -d '\0' 2>/dev/null <"/proc/$child/cmdline")" ]; do sleep 0.02; done
         done ;;
+    pause) kill -STOP "$pid" $(cat "/proc/$pid/task/$pid/children") ;;
+    resume) kill -CONT "$pid" $(cat "/proc/$pid/task/$pid/children") ;;
     esac
     echo done
 done
-[ -z "$pid" ] || { kill -QUIT "$pid"; wait "$pid"; }
+[ -z "$pid" ] || { kill -CONT "$pid"; kill -QUIT "$pid"; wait "$pid"; }
 rm -rf "$directory"
 "#;
 
@@ -91,6 +93,8 @@ impl Postgres {
             .args(command)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            // The shell's own words about processes that were killed.
+            .stderr(Stdio::null())
             .spawn()
             .expect("a shell");
         let orders = child.stdin.take();
@@ -127,6 +131,16 @@ impl Postgres {
     /// Kills the server and all it runs at once, as a machine would that loses its power.
     pub fn kill(&self) {
         self.tell("kill");
+    }
+
+    /// Stops the server and all it runs without ending it: it keeps its connections and answers nobody.
+    pub fn pause(&self) {
+        self.tell("pause");
+    }
+
+    /// Lets it go on after [`Postgres::pause`].
+    pub fn resume(&self) {
+        self.tell("resume");
     }
 
     /// Starts the server on its directory (again) and waits until it takes connections.

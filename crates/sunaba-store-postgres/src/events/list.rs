@@ -5,7 +5,7 @@ use sunaba_types::{StoredEvent, topic};
 
 use super::Place;
 use crate::PostgresStore;
-use crate::fault::told;
+use crate::page::InTime as _;
 use crate::rows::list;
 
 /// The part of a log a page is taken from.
@@ -62,8 +62,8 @@ impl PostgresStore {
         let counts =
             sqlx::query!("SELECT event_type, count FROM event_type_counts WHERE sandbox_id = $1", key)
                 .fetch_all(&self.readers)
-                .await
-                .map_err(told)?;
+                .in_time()
+                .await?;
         let covered = |patterns: &[String], name: &str| patterns.iter().any(|p| topic::covers(p, name));
         let all_types = counts.len();
         let wanted: Vec<_> = counts
@@ -89,8 +89,8 @@ impl PostgresStore {
             limit
         )
         .fetch_all(&self.readers)
-        .await
-        .map_err(told)?;
+        .in_time()
+        .await?;
         Ok(self.events_at(sandbox, places).await?.0)
     }
 
@@ -132,8 +132,8 @@ impl PostgresStore {
             last - first
         )
         .fetch_all(&self.readers)
-        .await
-        .map_err(told)?;
+        .in_time()
+        .await?;
         let (events, cut) = self.events_at(sandbox, places).await?;
         Ok((events, cut || first > floor))
     }
@@ -151,8 +151,8 @@ impl PostgresStore {
             before
         )
         .fetch_one(&self.readers)
+        .in_time()
         .await
-        .map_err(told)
     }
 
     /// The place of the wanted event with this rank: the largest place with fewer wanted events up
@@ -181,7 +181,7 @@ impl PostgresStore {
             first_step
         )
         .fetch_one(&self.readers)
+        .in_time()
         .await
-        .map_err(told)
     }
 }

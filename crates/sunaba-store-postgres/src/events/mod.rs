@@ -16,7 +16,7 @@ use sunaba_types::{SandboxId, SandboxState, StoredEvent};
 
 use crate::PostgresStore;
 use crate::fault::told;
-use crate::page::{fitting, in_time};
+use crate::page::{InTime as _, fitting, in_time};
 use crate::rows::{all, event_query, hash, maybe_time, readable, time};
 
 /// A log's head and its counters.
@@ -45,8 +45,8 @@ impl PostgresStore {
         let seqs: Vec<i64> = places.iter().map(|place| place.seq).collect();
         let rows = event_query!("WHERE e.sandbox_id = $1 AND e.seq = ANY($2) ORDER BY e.seq", key, &seqs)
             .fetch_all(&self.readers)
-            .await
-            .map_err(told)?;
+            .in_time()
+            .await?;
         let mut events: Vec<StoredEvent> = all(rows)?;
         if seqs.first() > seqs.last() {
             events.reverse();
@@ -63,8 +63,8 @@ impl PostgresStore {
             key
         )
         .fetch_optional(&self.readers)
-        .await
-        .map_err(told)?
+        .in_time()
+        .await?
         .ok_or_else(|| Error::not_found("sandbox", id))?;
         let head = LogHead {
             last_seq: row.last_seq,
@@ -148,8 +148,8 @@ impl EventStore for PostgresStore {
                 i64::from(limit)
             )
             .fetch_all(&self.readers)
-            .await
-            .map_err(told)?;
+            .in_time()
+            .await?;
             Ok(self.events_at(key, places).await?.0)
         })
         .await
@@ -163,8 +163,8 @@ impl EventStore for PostgresStore {
         let key = sandbox_id.as_str();
         let state = sqlx::query_scalar!("SELECT state FROM sandboxes WHERE id = $1", key)
             .fetch_optional(&self.readers)
-            .await
-            .map_err(told)?
+            .in_time()
+            .await?
             .ok_or_else(|| Error::not_found("sandbox", sandbox_id))?;
         Ok(readable(SandboxState::parse(&state), "sandboxes", "state", key)?)
     }

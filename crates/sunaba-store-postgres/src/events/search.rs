@@ -10,14 +10,14 @@ use sunaba_store::{EventPage, PAGE_BYTES, Result};
 use super::Place;
 use super::list::Window;
 use crate::PostgresStore;
-use crate::fault::told;
+use crate::page::InTime as _;
 
 /// When a walk stops, with room for the piece under way.
 const TIME_LIMIT: Duration = Duration::from_millis(1700);
 /// A piece is made larger or smaller to take about this long.
 const PIECE_TIME: Duration = Duration::from_millis(50);
 const PIECE_MIN: i64 = 16;
-const PIECE_FIRST: i64 = 512;
+const PIECE_FIRST: i64 = 128;
 const PIECE_MAX: i64 = 50_000;
 
 impl PostgresStore {
@@ -84,8 +84,8 @@ impl PostgresStore {
             limit
         )
         .fetch_all(&self.readers)
-        .await
-        .map_err(told)?;
+        .in_time()
+        .await?;
         self.events_at(sandbox, places).await
     }
 }

@@ -5,7 +5,7 @@ use sunaba_types::{SandboxId, StoredEvent};
 
 use super::Place;
 use crate::PostgresStore;
-use crate::fault::told;
+use crate::page::InTime as _;
 
 /// The classes of a trajectory: always the story, noise where it is wanted.
 const STORY: i16 = 0;
@@ -61,8 +61,8 @@ impl PostgresStore {
         let key = id.as_str();
         sqlx::query_scalar!("SELECT seq FROM events WHERE sandbox_id = $1 AND event_id = $2", key, event_id)
             .fetch_optional(&self.readers)
-            .await
-            .map_err(told)?
+            .in_time()
+            .await?
             .ok_or_else(|| Error::not_found("event", event_id))
     }
 
@@ -92,8 +92,8 @@ impl PostgresStore {
             limit
         )
         .fetch_all(&self.readers)
-        .await
-        .map_err(told)?;
+        .in_time()
+        .await?;
         self.events_at(key, places).await
     }
 
@@ -123,8 +123,8 @@ impl PostgresStore {
             limit
         )
         .fetch_all(&self.readers)
-        .await
-        .map_err(told)?;
+        .in_time()
+        .await?;
         self.events_at(key, places).await
     }
 }

@@ -5,7 +5,8 @@ use sunaba_store::{BlobStore, Result, Writer};
 use sunaba_types::{BlobHash, SandboxId};
 
 use crate::PostgresStore;
-use crate::fault::{Fault, told};
+use crate::fault::Fault;
+use crate::page::InTime as _;
 use crate::rows::readable;
 use crate::unit::{Needs, Unit};
 use crate::writer::Command;
@@ -64,8 +65,8 @@ impl BlobStore for PostgresStore {
         let key = hash.as_str();
         let owners = sqlx::query_scalar!("SELECT owner FROM blobs WHERE hash = $1 ORDER BY owner", key)
             .fetch_all(&self.readers)
-            .await
-            .map_err(told)?;
+            .in_time()
+            .await?;
         owners
             .into_iter()
             .map(|owner| match owner.as_str() {

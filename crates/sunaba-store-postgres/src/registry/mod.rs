@@ -14,7 +14,7 @@ use sunaba_store::{
 use sunaba_types::{Project, ProjectId, Sandbox, SandboxId, Task, TaskId, Ticket, TicketId, Timestamp};
 
 use crate::PostgresStore;
-use crate::fault::told;
+use crate::page::InTime as _;
 use crate::rows::{list, sandbox_query, task_query};
 
 /// The projects a caller may see, as one argument; none means all.
@@ -75,8 +75,8 @@ impl RegistryStore for PostgresStore {
     }
 
     async fn find_task(&self, id: &TaskId) -> Result<Option<Task>> {
-        let row = task_query!("WHERE t.id = $1", id.as_str()).fetch_optional(&self.readers).await;
-        Ok(row.map_err(told)?.map(Task::try_from).transpose()?)
+        let row = task_query!("WHERE t.id = $1", id.as_str()).fetch_optional(&self.readers).in_time();
+        Ok(row.await?.map(Task::try_from).transpose()?)
     }
 
     async fn list_tasks(&self, filter: TaskFilter) -> Result<Vec<Task>> {
@@ -88,8 +88,8 @@ impl RegistryStore for PostgresStore {
     }
 
     async fn find_sandbox(&self, id: &SandboxId) -> Result<Option<Sandbox>> {
-        let row = sandbox_query!("WHERE s.id = $1", id.as_str()).fetch_optional(&self.readers).await;
-        Ok(row.map_err(told)?.map(Sandbox::try_from).transpose()?)
+        let row = sandbox_query!("WHERE s.id = $1", id.as_str()).fetch_optional(&self.readers).in_time();
+        Ok(row.await?.map(Sandbox::try_from).transpose()?)
     }
 
     async fn check_standing(&self, id: &SandboxId, by: Writer) -> Result<()> {

@@ -6,7 +6,8 @@ use sunaba_store::{Error, NewProject, ProjectPatch, Result};
 use sunaba_types::{Project, ProjectId};
 
 use crate::PostgresStore;
-use crate::fault::{Fault, Unreadable, told};
+use crate::fault::{Fault, Unreadable};
+use crate::page::InTime as _;
 use crate::rows::{all, readable, time};
 use crate::unit::{Needs, Notice, Unit};
 use crate::writer::Command;
@@ -175,8 +176,8 @@ impl PostgresStore {
             repo_url
         )
         .fetch_optional(&self.readers)
-        .await
-        .map_err(told)?;
+        .in_time()
+        .await?;
         Ok(row.map(Project::try_from).transpose()?)
     }
 
@@ -189,8 +190,8 @@ impl PostgresStore {
             key
         )
         .fetch_optional(&self.readers)
-        .await
-        .map_err(told)?;
+        .in_time()
+        .await?;
         Ok(row.map(Project::try_from).transpose()?)
     }
 
@@ -211,8 +212,8 @@ impl PostgresStore {
             i64::from(limit)
         )
         .fetch_all(&self.readers)
-        .await
-        .map_err(told)?;
+        .in_time()
+        .await?;
         Ok(all(rows)?)
     }
 }

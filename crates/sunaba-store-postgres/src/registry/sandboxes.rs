@@ -9,7 +9,8 @@ use sunaba_types::{
 
 use super::visible_list;
 use crate::PostgresStore;
-use crate::fault::{Fault, told};
+use crate::fault::Fault;
+use crate::page::InTime as _;
 use crate::rows::{all, list, sandbox_query};
 use crate::unit::{EXTERNAL, Needs, Unit};
 use crate::writer::Command;
@@ -224,8 +225,8 @@ impl PostgresStore {
             filter.provider.as_deref()
         )
         .fetch_all(&self.readers)
-        .await
-        .map_err(told)?;
+        .in_time()
+        .await?;
         Ok(all(rows)?)
     }
 }

@@ -6,7 +6,8 @@ use sunaba_types::{ProjectId, Task, TaskId, TaskState, TicketId};
 
 use super::visible_list;
 use crate::PostgresStore;
-use crate::fault::{Fault, told};
+use crate::fault::Fault;
+use crate::page::InTime as _;
 use crate::rows::{all, readable, task_query};
 use crate::unit::Unit;
 use crate::writer::Command;
@@ -93,8 +94,8 @@ impl PostgresStore {
             i64::from(filter.limit)
         )
         .fetch_all(&self.readers)
-        .await
-        .map_err(told)?;
+        .in_time()
+        .await?;
         Ok(all(rows)?)
     }
 }

@@ -6,7 +6,8 @@ use sunaba_store::{Error, NewTicket, Result};
 use sunaba_types::{Priority, ProjectId, Ticket, TicketId, TicketStatus, TicketType};
 
 use crate::PostgresStore;
-use crate::fault::{Fault, Unreadable, told};
+use crate::fault::{Fault, Unreadable};
+use crate::page::InTime as _;
 use crate::rows::{all, readable, time};
 use crate::unit::{Notice, Unit};
 use crate::writer::Command;
@@ -127,8 +128,8 @@ impl PostgresStore {
             key
         )
         .fetch_optional(&self.readers)
-        .await
-        .map_err(told)?;
+        .in_time()
+        .await?;
         Ok(row.map(Ticket::try_from).transpose()?)
     }
 
@@ -152,8 +153,8 @@ impl PostgresStore {
             i64::from(limit)
         )
         .fetch_all(&self.readers)
-        .await
-        .map_err(told)?;
+        .in_time()
+        .await?;
         Ok(all(rows)?)
     }
 }

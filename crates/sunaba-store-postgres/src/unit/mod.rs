@@ -17,10 +17,12 @@ mod record;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use sqlx::pool::PoolConnection;
 use sqlx::{PgConnection, Postgres, Row as _};
 use sunaba_types::{Clock, SandboxId, TaskId, Timestamp};
+use tokio::time::timeout;
 
 pub(crate) use change::EXTERNAL;
 pub(crate) use loaded::LoadedSandbox;
@@ -37,6 +39,9 @@ use record::{EventRow, FeedRow};
 /// Each statement sees what was committed before it: what is read after a lock came is the present state.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED;
                      SELECT current_setting('synchronous_commit'), current_setting('fsync')";
+
+/// How long a server may take for something that waits for nobody.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 
 /// See the module.
 pub(crate) struct Unit {
@@ -80,11 +85,18 @@ impl Unit {
     /// Opens a transaction.
     pub(crate) async fn begin(context: &Context) -> Result<Self, BeginError> {
         let mut connection = context.pool.acquire().await.map_err(BeginError::Away)?;
-        let begun = sqlx::raw_sql(BEGIN).fetch_all(&mut *connection).await;
-        let rows = begun.map_err(|error| {
-            connection.close_on_drop();
-            BeginError::Stale(error)
-        })?;
+        let begun = timeout(ANSWERS_WITHIN, sqlx::raw_sql(BEGIN).fetch_all(&mut *connection)).await;
+        let rows = match begun {
+            Ok(Ok(rows)) => rows,
+            Ok(Err(error)) => {
+                connection.close_on_drop();
+                return Err(BeginError::Stale(error));
+            }
+            Err(_) => {
+                connection.close_on_drop();
+                return Err(BeginError::Away(sqlx::Error::PoolTimedOut));
+            }
+        };
         let setting = |at: usize| rows.first().and_then(|row| row.try_get::<String, _>(at).ok());
         let (commit, fsync) = (setting(0).unwrap_or_default(), setting(1).unwrap_or_default());
         if let Some(setting) = context.durability.refuses(&commit, &fsync) {
@@ -115,8 +127,7 @@ impl Unit {
     pub(crate) async fn rollback(&mut self) {
         self.state = State::default();
         let undone = sqlx::raw_sql("ROLLBACK").execute(self.sql());
-        let undone = tokio::time::timeout(std::time::Duration::from_secs(2), undone).await;
-        if !matches!(undone, Ok(Ok(_))) {
+        if !matches!(timeout(ANSWERS_WITHIN, undone).await, Ok(Ok(_))) {
             self.abandon();
         }
     }

@@ -27,7 +27,7 @@ const TRY_FOR: Duration = Duration::from_secs(6);
 const STEP_BACK: Duration = Duration::from_millis(5);
 const STEP_BACK_MAX: Duration = Duration::from_millis(200);
 /// A transaction that takes this long hangs: a statement has two seconds.
-const HANGS_AFTER: Duration = Duration::from_secs(15);
+const HANGS_AFTER: Duration = Duration::from_secs(8);
 /// A commit that takes longer than this is worth a line in the log.
 const SLOW_COMMIT: Duration = Duration::from_secs(1);
 

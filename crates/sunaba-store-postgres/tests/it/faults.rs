@@ -251,3 +251,25 @@ async fn a_circle_of_waiting_is_broken_and_tried_again() {
     assert!(writing.await.unwrap().unwrap()[0].is_ok());
     assert_eq!(store.log_head(&id).await.unwrap().last_seq, 2);
 }
+
+/// A server that keeps its connections and answers nobody: everybody is told in time, and it goes on afterwards.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_hangs_is_unavailable_in_time() {
+    let server = Postgres::start();
+    let store = open(&server.database()).await;
+    let id = SandboxId::generate();
+    append(&store, &id, numbered(1)).await.unwrap();
+    server.pause();
+    let started = Instant::now();
+    let events = numbered(3);
+    let (read, written) = tokio::join!(store.log_head(&id), append(&store, &id, events.clone()));
+    assert!(matches!(read, Err(Error::Unavailable(_))), "{read:?}");
+    assert!(matches!(written, Err(Error::Unavailable(_))), "{written:?}");
+    assert!(started.elapsed() < Duration::from_secs(25), "{:?}", started.elapsed());
+    server.resume();
+    sunaba_testkit::eventually("it goes on", async || append(&store, &id, events.clone()).await.is_ok())
+        .await;
+    let log = log(&store, &id).await;
+    assert_eq!(log.len(), 4, "sent again, stored once");
+    assert_chain(&log);
+}

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use sqlx::Executor as _;
 use sunaba_store::{EventQuery, EventStore as _, Noise, TrajectoryDirection, TrajectoryQuery};
-use sunaba_store_postgres::PostgresStore;
+use sunaba_store_postgres::{Options, PostgresStore};
 use sunaba_testkit::Postgres;
-use sunaba_types::SandboxId;
+use sunaba_types::{SandboxId, SystemClock};
 
 use crate::support::{append, event, open, second_connection};
 
@@ -81,7 +81,11 @@ async fn total(tasks: Vec<tokio::task::JoinHandle<i64>>) -> f64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ingest_keeps_up_with_postgresql() {
     let url = Postgres::shared().database();
-    let store = open(&url).await;
+    let mut options = Options::new(url.as_str(), Arc::new(SystemClock));
+    if let Some(writers) = std::env::var("SUNABA_WRITERS").ok().and_then(|text| text.parse().ok()) {
+        options.writers = writers;
+    }
+    let store = PostgresStore::open(options).await.unwrap();
     let (mut own, mut batch, mut single) = (0.0_f64, 0.0_f64, 0.0_f64);
     for _ in 0..2 {
         own = own.max(raw(&url).await);
