@@ -1,7 +1,7 @@
 //! Bad input and hosts that cannot: a clear error, and nothing left behind.
 
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -91,7 +91,12 @@ async fn a_repository_that_cannot_be_cloned_fails_with_what_to_do() {
     let row = until_state(&server, sandbox["id"].as_str().unwrap(), "failed").await;
     let reason = row["reason"].as_str().unwrap();
     assert!(reason.contains("cannot be fetched") && reason.contains("check the address"), "{reason}");
-    assert!(sandbox_directories(server.data.path()).is_empty());
+    // What was made meanwhile goes after the state is known.
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !sandbox_directories(server.data.path()).is_empty() {
+        assert!(Instant::now() < deadline, "{:?}", sandbox_directories(server.data.path()));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 #[tokio::test]
