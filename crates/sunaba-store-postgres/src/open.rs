@@ -187,8 +187,6 @@ fn writing(connect: &PgConnectOptions) -> PgConnectOptions {
         ("lock_timeout", "1500"),
         ("idle_in_transaction_session_timeout", "10000"),
         ("plan_cache_mode", "force_generic_plan"),
-        ("enable_hashjoin", "off"),
-        ("enable_mergejoin", "off"),
         ("enable_sort", "off"),
     ])
 }
@@ -198,7 +196,14 @@ fn reading(connect: &PgConnectOptions) -> PgConnectOptions {
 }
 
 fn bounded(connect: &PgConnectOptions) -> PgConnectOptions {
-    connect.clone().options([("statement_timeout", "2000"), ("enable_seqscan", "off"), ("jit", "off")])
+    // Whatever is joined is found by key, few rows at a time.
+    connect.clone().options([
+        ("statement_timeout", "2000"),
+        ("enable_seqscan", "off"),
+        ("enable_hashjoin", "off"),
+        ("enable_mergejoin", "off"),
+        ("jit", "off"),
+    ])
 }
 
 /// Checks the server, migrates and gives the feed's last position.

@@ -71,3 +71,43 @@ impl Store for PostgresStore {
         self.readers.close().await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use sunaba_testkit::Postgres;
+    use sunaba_types::SystemClock;
+
+    use super::*;
+    use crate::Options;
+
+    /// Writes and then fails as no command should.
+    struct Broken;
+
+    #[async_trait]
+    impl Command for Broken {
+        type Output = ();
+
+        async fn run(&self, unit: &mut Unit) -> Result<(), Fault> {
+            sqlx::query("INSERT INTO settings (name, value) VALUES ('half', 'done')")
+                .execute(unit.sql())
+                .await?;
+            panic!("a defect in a command");
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_a_defect_leaves_half_done_is_undone() {
+        let options = Options::new(Postgres::shared().database(), Arc::new(SystemClock));
+        let store = PostgresStore::open(Options { writers: 1, ..options }).await.unwrap();
+        assert!(store.writer.run(Broken).await.is_err());
+        assert_eq!(store.set_setting_once("next", "written").await.unwrap(), "written");
+        assert_eq!(
+            store.find_setting("half").await.unwrap(),
+            None,
+            "not taken along by the next transaction"
+        );
+        store.check().await.unwrap();
+    }
+}

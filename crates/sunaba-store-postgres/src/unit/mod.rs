@@ -49,6 +49,8 @@ pub(crate) struct Unit {
     clock: Arc<dyn Clock>,
     now: Timestamp,
     state: State,
+    /// Whether the transaction has neither been committed nor undone.
+    open: bool,
 }
 
 /// What is undone together with the transaction.
@@ -104,7 +106,7 @@ impl Unit {
             return Err(BeginError::NotDurable(setting));
         }
         let clock = Arc::clone(&context.clock);
-        Ok(Self { connection, now: clock.now(), clock, state: State::default() })
+        Ok(Self { connection, now: clock.now(), clock, state: State::default(), open: true })
     }
 
     /// The transaction's connection.
@@ -120,6 +122,7 @@ impl Unit {
     /// Makes everything flushed durable; gives the feed's last position if it moved.
     pub(crate) async fn commit(&mut self) -> Result<Option<i64>, sqlx::Error> {
         sqlx::raw_sql("COMMIT").execute(self.sql()).await?;
+        self.open = false;
         Ok(self.state.position)
     }
 
@@ -127,14 +130,9 @@ impl Unit {
     pub(crate) async fn rollback(&mut self) {
         self.state = State::default();
         let undone = sqlx::raw_sql("ROLLBACK").execute(self.sql());
-        if !matches!(timeout(ANSWERS_WITHIN, undone).await, Ok(Ok(_))) {
-            self.abandon();
+        if matches!(timeout(ANSWERS_WITHIN, undone).await, Ok(Ok(_))) {
+            self.open = false;
         }
-    }
-
-    /// Gives the connection up; the server undoes what was not committed.
-    pub(crate) fn abandon(&mut self) {
-        self.connection.close_on_drop();
     }
 
     /// Undoes the transaction and opens another one.
@@ -166,6 +164,16 @@ impl Unit {
     /// Writes the counter at the end, whether or not something is published.
     pub(crate) fn probe(&mut self) {
         self.state.probed = true;
+    }
+}
+
+/// A connection with an open transaction must not be used for the next one, whatever went wrong, a panic too:
+/// it is closed, and the server undoes what was not committed.
+impl Drop for Unit {
+    fn drop(&mut self) {
+        if self.open {
+            self.connection.close_on_drop();
+        }
     }
 }
 

@@ -115,25 +115,16 @@ async fn once(context: &Context, jobs: &mut [Job]) -> Result<Option<i64>, Failur
             unit.rollback().await;
             return Err(failure);
         }
-        Err(_) => {
-            unit.abandon();
-            return Err(Failure::Outage("PostgreSQL does not answer".to_owned()));
-        }
+        Err(_) => return Err(Failure::Outage("PostgreSQL does not answer".to_owned())),
     }
     match timeout(HANGS_AFTER, unit.commit()).await {
         Ok(Ok(position)) => Ok(position),
-        Ok(Err(error)) if trouble(&error) == Trouble::Outage => {
-            unit.abandon();
-            Err(Failure::Unknown)
-        }
+        Ok(Err(error)) if trouble(&error) == Trouble::Outage => Err(Failure::Unknown),
         Ok(Err(error)) => {
             unit.rollback().await;
             Err(failure_of(&error))
         }
-        Err(_) => {
-            unit.abandon();
-            Err(Failure::Unknown)
-        }
+        Err(_) => Err(Failure::Unknown),
     }
 }
 
