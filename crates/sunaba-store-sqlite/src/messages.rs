@@ -176,7 +176,7 @@ impl Command for Take {
         let key = self.sandbox_id.as_str();
         let now = unit.now();
         let via = acknowledge(unit, key, &self.mode, now.as_microsecond()).await?;
-        let taken = deliverable(unit, key).await?;
+        let taken = deliverable(unit, key, &self.mode).await?;
         hand_over(unit, &self.sandbox_id, project_id.as_ref(), taken, via).await
     }
 }
@@ -195,7 +195,7 @@ impl Command for Offer {
         unit.standing_sandbox(&self.sandbox_id, self.by).await?;
         let (key, now) = (self.sandbox_id.as_str(), unit.now().as_microsecond());
         acknowledge(unit, key, &TakeMode::Legacy, now).await?;
-        deliverable(unit, key).await
+        deliverable(unit, key, &TakeMode::Legacy).await
     }
 }
 
@@ -228,8 +228,8 @@ impl Command for HandOver {
 }
 
 /// What a poll gets now: interrupts first, then oldest first.
-async fn deliverable(unit: &mut Unit, key: &str) -> Result<Vec<Message>, Fault> {
-    let overdue = overdue_at(unit.now());
+async fn deliverable(unit: &mut Unit, key: &str, mode: &TakeMode) -> Result<Vec<Message>, Fault> {
+    let overdue = overdue_at(unit.now(), mode);
     let rows = message_query!(
         "WHERE m.sandbox_id = ?1 AND m.state IN ('queued', 'handed_over') AND m.acknowledged_at IS NULL
            AND (m.state = 'queued' OR m.offered_at <= ?2)
@@ -285,8 +285,8 @@ async fn hand_over(
 /// Acknowledges what the mode says; gives the mode's name.
 async fn acknowledge(unit: &mut Unit, key: &str, mode: &TakeMode, now: i64) -> Result<&'static str, Fault> {
     match mode {
-        TakeMode::Explicit { acknowledged } if acknowledged.is_empty() => Ok("explicit"),
-        TakeMode::Explicit { acknowledged } => {
+        TakeMode::Explicit { acknowledged, .. } if acknowledged.is_empty() => Ok("explicit"),
+        TakeMode::Explicit { acknowledged, .. } => {
             let ids = list(acknowledged.iter().map(MessageId::as_str));
             sqlx::query!(
                 "UPDATE messages SET acknowledged_at = ?3
@@ -317,8 +317,12 @@ async fn acknowledge(unit: &mut Unit, key: &str, mode: &TakeMode, now: i64) -> R
     }
 }
 
-fn overdue_at(now: Timestamp) -> i64 {
-    now.as_microsecond() - MESSAGE_REDELIVERY_SECONDS * 1_000_000
+/// What was handed over until then and not acknowledged is offered again.
+fn overdue_at(now: Timestamp, mode: &TakeMode) -> i64 {
+    match mode {
+        TakeMode::Explicit { again: true, .. } => now.as_microsecond(),
+        _ => now.as_microsecond() - MESSAGE_REDELIVERY_SECONDS * 1_000_000,
+    }
 }
 
 /// As many messages, from the front, as one answer may hold; at least one.
@@ -339,10 +343,12 @@ fn bounded(mut messages: Vec<Message>) -> Vec<Message> {
 impl SqliteStore {
     /// Whether a poll would hand over or acknowledge anything.
     async fn take_would_write(&self, key: &str, mode: &TakeMode) -> Result<bool> {
-        let overdue = overdue_at(self.clock.now());
+        let overdue = overdue_at(self.clock.now(), mode);
         let (legacy, acknowledged) = match mode {
             TakeMode::Legacy => (true, "[]".to_owned()),
-            TakeMode::Explicit { acknowledged } => (false, list(acknowledged.iter().map(MessageId::as_str))),
+            TakeMode::Explicit { acknowledged, .. } => {
+                (false, list(acknowledged.iter().map(MessageId::as_str)))
+            }
         };
         let found = sqlx::query_scalar!(
             r#"SELECT EXISTS (

@@ -15,6 +15,8 @@ pub enum TakeMode {
     Explicit {
         /// Messages the worker now says it has.
         acknowledged: Vec<MessageId>,
+        /// Whether what it has not acknowledged is offered again at once: it lost an answer, or has just begun.
+        again: bool,
     },
     /// Handed over once; the next legacy poll acknowledges.
     Legacy,

@@ -85,10 +85,12 @@ impl TryFrom<MessageRow> for Message {
 impl PostgresStore {
     /// Whether a poll would hand over or acknowledge anything.
     async fn take_would_write(&self, key: &str, mode: &TakeMode) -> Result<bool> {
-        let overdue = overdue_at(self.clock.now());
+        let overdue = overdue_at(self.clock.now(), mode);
         let (legacy, acknowledged) = match mode {
             TakeMode::Legacy => (true, Vec::new()),
-            TakeMode::Explicit { acknowledged } => (false, list(acknowledged.iter().map(MessageId::as_str))),
+            TakeMode::Explicit { acknowledged, .. } => {
+                (false, list(acknowledged.iter().map(MessageId::as_str)))
+            }
         };
         sqlx::query_scalar!(
             r#"SELECT EXISTS (

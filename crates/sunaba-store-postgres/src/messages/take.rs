@@ -33,7 +33,7 @@ impl Command for Take {
         let key = self.sandbox_id.as_str();
         let now = unit.now();
         let via = acknowledge(unit, key, &self.mode, now.as_microsecond()).await?;
-        let taken = deliverable(unit, key).await?;
+        let taken = deliverable(unit, key, &self.mode).await?;
         hand_over(unit, &self.sandbox_id, project_id.as_ref(), taken, via).await
     }
 }
@@ -56,7 +56,7 @@ impl Command for Offer {
         unit.standing_sandbox(&self.sandbox_id, self.by)?;
         let (key, now) = (self.sandbox_id.as_str(), unit.now().as_microsecond());
         acknowledge(unit, key, &TakeMode::Legacy, now).await?;
-        deliverable(unit, key).await
+        deliverable(unit, key, &TakeMode::Legacy).await
     }
 }
 
@@ -93,8 +93,8 @@ impl Command for HandOver {
 }
 
 /// What a poll gets now: interrupts first, then oldest first.
-async fn deliverable(unit: &mut Unit, key: &str) -> Result<Vec<Message>, Fault> {
-    let overdue = overdue_at(unit.now());
+async fn deliverable(unit: &mut Unit, key: &str, mode: &TakeMode) -> Result<Vec<Message>, Fault> {
+    let overdue = overdue_at(unit.now(), mode);
     let rows = message_query!(
         "WHERE m.sandbox_id = $1 AND m.state IN ('queued', 'handed_over') AND m.acknowledged_at IS NULL
            AND (m.state = 'queued' OR m.offered_at <= $2)
@@ -150,8 +150,8 @@ async fn hand_over(
 /// Acknowledges what the mode says; gives the mode's name.
 async fn acknowledge(unit: &mut Unit, key: &str, mode: &TakeMode, now: i64) -> Result<&'static str, Fault> {
     match mode {
-        TakeMode::Explicit { acknowledged } if acknowledged.is_empty() => Ok("explicit"),
-        TakeMode::Explicit { acknowledged } => {
+        TakeMode::Explicit { acknowledged, .. } if acknowledged.is_empty() => Ok("explicit"),
+        TakeMode::Explicit { acknowledged, .. } => {
             let ids = list(acknowledged.iter().map(MessageId::as_str));
             sqlx::query!(
                 "UPDATE messages SET acknowledged_at = $3
@@ -182,8 +182,12 @@ async fn acknowledge(unit: &mut Unit, key: &str, mode: &TakeMode, now: i64) -> R
     }
 }
 
-pub(super) fn overdue_at(now: Timestamp) -> i64 {
-    now.as_microsecond() - MESSAGE_REDELIVERY_SECONDS * 1_000_000
+/// What was handed over until then and not acknowledged is offered again.
+pub(super) fn overdue_at(now: Timestamp, mode: &TakeMode) -> i64 {
+    match mode {
+        TakeMode::Explicit { again: true, .. } => now.as_microsecond(),
+        _ => now.as_microsecond() - MESSAGE_REDELIVERY_SECONDS * 1_000_000,
+    }
 }
 
 /// As many messages, from the front, as one answer may hold; at least one.

@@ -23,7 +23,8 @@ async fn refusals(world: &World, sandbox: &Sandbox, by: Writer) -> Vec<Option<&'
         Err(other) => panic!("{other:?}"),
     };
     let hash = BlobHash::of(b"late");
-    let explicit = TakeMode::Explicit { acknowledged: vec![sunaba_types::MessageId::generate()] };
+    let explicit =
+        TakeMode::Explicit { acknowledged: vec![sunaba_types::MessageId::generate()], again: false };
     vec![
         event,
         code(store.check_standing(&sandbox.id, by).await),

@@ -122,6 +122,19 @@ pub async fn offers_again_to_a_new_worker(world: World) {
     assert_eq!(world.take(&legacy, TakeMode::Legacy).await, vec!["lost"]);
 }
 
+/// A worker that lost an answer is offered at once what it has not acknowledged, and only that.
+pub async fn offers_again_when_an_answer_was_lost(world: World) {
+    let (_, sandbox) = world.running().await;
+    let had = world.say(&sandbox.id, USER, "had").await;
+    assert_eq!(world.poll(&sandbox.id, &[]).await, ["had"]);
+    world.say(&sandbox.id, USER, "lost").await;
+    assert_eq!(world.poll(&sandbox.id, &[&had]).await, ["lost"]);
+    assert!(world.poll(&sandbox.id, &[]).await.is_empty(), "its time has not come");
+    let again = || TakeMode::Explicit { acknowledged: vec![], again: true };
+    assert_eq!(world.take(&sandbox.id, again()).await, ["lost"]);
+    assert_eq!(world.take(&sandbox.id, again()).await, ["lost"], "as often as it is needed");
+}
+
 /// `agent.message_injected` with an id marks that message, at that event.
 pub async fn marks_consumed_by_id(world: World) {
     let (_, sandbox) = world.running().await;
@@ -169,7 +182,7 @@ pub async fn bounds_the_queue(world: World) {
     };
     let refused = world.store.queue_message(over()).await;
     assert!(matches!(refused, Err(Error::Full { code: "message_queue_full", .. })), "{refused:?}");
-    let explicit = TakeMode::Explicit { acknowledged: vec![] };
+    let explicit = TakeMode::Explicit { acknowledged: vec![], again: false };
     let taken = world.store.take_messages(&sandbox.id, own(&sandbox), explicit).await;
     let taken = taken.expect("up");
     assert_eq!(taken.len(), MESSAGES_MAX_WAITING);

@@ -51,7 +51,7 @@ macro_rules! conformance {
                 publishes_a_retry_once;
             messages:
                 hands_over_interrupts_first, offers_again_until_acknowledged, acknowledges_explicitly,
-                takes_a_legacy_poll_as_acknowledgement, shows_before_it_hands_over, offers_again_to_a_new_worker, marks_consumed_by_id,
+                takes_a_legacy_poll_as_acknowledgement, shows_before_it_hands_over, offers_again_to_a_new_worker, offers_again_when_an_answer_was_lost, marks_consumed_by_id,
                 marks_consumed_by_content, bounds_the_queue, refuses_messages_to_the_dead,
                 writes_nothing_for_an_empty_poll, keeps_the_history, expires_what_nobody_took,
                 publishes_queueing_and_delivery;

@@ -205,7 +205,7 @@ impl World {
     /// What an explicit poll gets, as contents.
     pub(super) async fn poll(&self, id: &SandboxId, acknowledged: &[&sunaba_types::Message]) -> Vec<String> {
         let acknowledged = acknowledged.iter().map(|message| message.id.clone()).collect();
-        self.take(id, TakeMode::Explicit { acknowledged }).await
+        self.take(id, TakeMode::Explicit { acknowledged, again: false }).await
     }
 
     pub(super) async fn take(&self, id: &SandboxId, mode: TakeMode) -> Vec<String> {

@@ -44,7 +44,9 @@ impl Messages {
         let mut acknowledge: Vec<String> = Vec::new();
         let mut pause = PAUSE_FIRST;
         loop {
-            let path = format!("{}?wait={WAIT_SECONDS}&ack={}", self.path, acknowledge.join(","));
+            // One poll at a time, and each acknowledges all that the last one brought: whatever else was handed
+            // over is in an answer that was lost.
+            let path = format!("{}?wait={WAIT_SECONDS}&again=true&ack={}", self.path, acknowledge.join(","));
             let messages = match self.client.get(&path, PATIENCE).await {
                 Ok(answer) if answer.status.is_success() => {
                     serde_json::from_slice::<Vec<Message>>(&answer.body).map_err(|error| error.to_string())

@@ -32,7 +32,9 @@ const LOOK_AGAIN: Duration = Duration::from_secs(5);
 #[utoipa::path(get, path = "/api/v1/sandboxes/{id}/messages", tag = "messages", operation_id = "take_messages",
     params(("id" = String, Path),
         ("wait" = Option<u32>, Query, minimum = 0, maximum = 60, description = "Seconds to wait for one"),
-        ("ack" = Option<String>, Query, description = "A comma list of ids of messages the worker has")),
+        ("ack" = Option<String>, Query, description = "A comma list of ids of messages the worker has"),
+        ("again" = Option<bool>, Query, description = "true: what is handed over and not acknowledged is offered at \
+            once, not after 30 s; for a worker that lost an answer")),
     responses((status = 200, body = Vec<MessageView>)))]
 pub(crate) async fn take_messages(
     State(state): State<AppState>,
@@ -86,8 +88,14 @@ fn read(mut params: Params) -> Result<(TakeMode, Duration), ApiError> {
             Err(error) => params.fault("ack", error.to_string()),
         }
     }
+    let again = params.parsed("again", |text| match text.as_str() {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err("must be true or false".to_owned()),
+    });
     params.finish()?;
-    let mode = if explicit { TakeMode::Explicit { acknowledged } } else { TakeMode::Legacy };
+    let again = again.unwrap_or_default();
+    let mode = if explicit { TakeMode::Explicit { acknowledged, again } } else { TakeMode::Legacy };
     Ok((mode, wait.unwrap_or_default()))
 }
 
@@ -109,7 +117,7 @@ async fn take(
             return Ok(messages);
         }
         // What was acknowledged is so from the first look on.
-        if let TakeMode::Explicit { acknowledged } = &mut mode {
+        if let TakeMode::Explicit { acknowledged, .. } = &mut mode {
             acknowledged.clear();
         }
         let pause = deadline.min(Instant::now() + LOOK_AGAIN);
