@@ -34,8 +34,9 @@ async fn a_container_s_run_outlives_a_killed_server() {
     let mut world = World::start(&daemon, &config).await;
     let id = world.create(&["--provider", "docker"]);
     world.until_said(&id, "tick 2\n").await;
-    world.kill_and_restart();
+    // It may be on its way to the worker when the server is killed.
     world.server.run(&["send", &id, "please also b.txt"]).expect_code(0);
+    world.kill_and_restart();
     world.expect_done(&id).await;
     world.until_gone(&id).await;
 }
