@@ -1,7 +1,7 @@
 //! The release server in a directory of its own.
 
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -96,8 +96,20 @@ impl Server {
     }
 }
 
+/// How long an orderly end may take.
+const END_WITHIN: Duration = Duration::from_secs(15);
+
 impl Drop for Server {
+    /// An orderly end: it takes its mounts and control groups along.
     fn drop(&mut self) {
+        let asked = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
+        let deadline = Instant::now() + END_WITHIN;
+        while asked.as_ref().is_ok_and(ExitStatus::success) && Instant::now() < deadline {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
         drop(self.child.kill());
         drop(self.child.wait());
     }
