@@ -29,10 +29,14 @@ impl Listener {
                 () = self.stop.cancelled() => return,
                 ended = self.listen() => ended,
             };
-            if let Err(error) = ended
-                && !std::mem::replace(&mut told, true)
-            {
-                tracing::warn!(%error, "other servers' commits are not told for now; the feed is polled");
+            match ended {
+                // It had listened; what follows is worth a word again.
+                Ok(()) => told = false,
+                Err(error) if !told => {
+                    tracing::warn!(%error, "other servers' commits are not told for now; the feed is polled");
+                    told = true;
+                }
+                Err(_) => {}
             }
             tokio::select! {
                 () = self.stop.cancelled() => return,
