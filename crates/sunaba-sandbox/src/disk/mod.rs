@@ -8,10 +8,12 @@
 //! mount, whoever dies at whatever moment; what stays mounted carries the
 //! sandbox's name and is found and removed by it.
 
+mod deleted;
 mod image;
 mod measure;
 
-pub use measure::{Measured, measure};
+pub use deleted::deleted_bytes;
+pub use measure::{Judge, Measured, measure};
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

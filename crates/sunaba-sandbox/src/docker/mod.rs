@@ -15,6 +15,7 @@ mod places;
 mod probe;
 mod remote;
 mod running;
+mod sampling;
 mod spec;
 mod state;
 mod tape;

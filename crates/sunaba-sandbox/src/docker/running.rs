@@ -9,6 +9,7 @@ use bollard::query_parameters::{
     CreateContainerOptionsBuilder, CreateImageOptionsBuilder, WaitContainerOptionsBuilder,
 };
 use futures::StreamExt as _;
+use nix::sys::resource::{Resource, getrlimit};
 use nix::unistd::{getegid, geteuid};
 use sunaba_types::SandboxId;
 use sunaba_types::shim::{self, DOOR_DIR_INSIDE, HOME_INSIDE, WORKER_INSIDE, WORKSPACE_INSIDE};
@@ -18,7 +19,7 @@ use super::engine::{status, words};
 use super::places::{Places, Wanted};
 use super::spec::{self, Spec};
 use super::{DockerProvider, remote};
-use crate::{Bind, Error, Exit, ResourceUse, StartRequest, Status};
+use crate::{Bind, Error, Exit, ResourceUse, StartRequest, Status, disk};
 
 /// How long an image may take to be fetched.
 const PULL: Duration = Duration::from_secs(15 * 60);
@@ -75,6 +76,7 @@ impl DockerProvider {
             network: self.network(),
             seccomp: daemon.seccomp.then_some(&*self.filter),
             users_mapped: daemon.users_mapped && !self.options.remote,
+            open_files: self.open_files(daemon.rootless),
         };
         let body = spec.body(request);
         let docker = self.engine.docker().await?;
@@ -86,6 +88,15 @@ impl DockerProvider {
         }
         let made = docker.create_container(Some(options), body).await;
         made.map(drop).map_err(|error| self.not_made(id, &error))
+    }
+
+    /// How many files a process may have open, if it asks: a daemon without rights of its own gives what it has.
+    fn open_files(&self, rootless: bool) -> Option<u64> {
+        if self.options.remote {
+            return (!rootless).then_some(spec::OPEN_FILES_MAX);
+        }
+        let (_, own) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
+        Some(own.min(spec::OPEN_FILES_MAX))
     }
 
     fn not_made(&self, id: &SandboxId, error: &bollard::errors::Error) -> Error {
@@ -193,6 +204,7 @@ impl DockerProvider {
     /// Answers once it is over. Its disk is looked at meanwhile, where nothing else bounds it.
     pub(super) async fn wait_for_end(&self, id: &SandboxId) -> Result<Exit, Error> {
         let limit = self.places(id).wanted()?.and_then(|wanted| wanted.limits.disk_bytes);
+        let mut judge = disk::Judge::default();
         loop {
             match self.status_of(id).await? {
                 Status::Exited(exit) => return Ok(exit),
@@ -201,10 +213,10 @@ impl DockerProvider {
                 Status::Prepared => return Err(Error::NotStarted(id.clone())),
                 Status::Running => {}
             }
-            let sampled = !self.options.remote && !self.places(id).path(crate::disk::IMAGE_FILE).exists();
+            let sampled = !self.options.remote && !self.places(id).path(disk::IMAGE_FILE).exists();
             if let Some(limit) = limit.filter(|_| sampled) {
                 let _ = timeout(LOOK, self.next_end(id)).await;
-                self.end_if_too_big(id, limit).await?;
+                self.end_if_too_big(id, limit, &mut judge).await?;
             } else {
                 self.next_end(id).await;
             }
@@ -230,33 +242,6 @@ impl DockerProvider {
             }
         }
         tokio::time::sleep(super::POLL * 10).await;
-    }
-
-    async fn end_if_too_big(&self, id: &SandboxId, limit: u64) -> Result<(), Error> {
-        if self.disk_use(id).await <= limit || self.status_of(id).await? != Status::Running {
-            return Ok(());
-        }
-        self.places(id).note_ended_for("disk")?;
-        self.signal(id, "SIGKILL").await.map(drop)
-    }
-
-    /// What lies in the sandbox's own directories on this host.
-    pub(super) async fn disk_use(&self, id: &SandboxId) -> u64 {
-        if self.options.remote {
-            return 0;
-        }
-        let places = self.places(id);
-        let counting = crate::local::blocking(move || {
-            let disk = places.layout.disk();
-            let used = if places.path(crate::disk::IMAGE_FILE).exists() {
-                crate::disk::used_bytes(&disk)
-            } else {
-                // A tree too large to be counted is too large.
-                crate::disk::measure(&disk).map(|seen| if seen.beyond { u64::MAX } else { seen.bytes })
-            };
-            used.map_err(Error::backend("count what lies on the sandbox's disk"))
-        });
-        counting.await.unwrap_or_default()
     }
 }
 

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use bollard::models::{
     ContainerCreateBody, HostConfig, HostConfigCgroupnsModeEnum, HostConfigLogConfig, Mount, MountType,
-    MountVolumeOptions, MountVolumeOptionsDriverConfig, RestartPolicy, RestartPolicyNameEnum,
+    MountVolumeOptions, MountVolumeOptionsDriverConfig, ResourcesUlimits, RestartPolicy,
+    RestartPolicyNameEnum,
 };
 use sunaba_types::SandboxId;
 use sunaba_types::shim::{HOME_INSIDE, Limits, WORKER_INSIDE, WORKSPACE_INSIDE};
@@ -18,25 +19,35 @@ pub(super) const INSTANCE_LABEL: &str = "io.sunaba.instance";
 
 /// How much may lie in `/tmp` where memory is not limited.
 const TMP_BYTES: u64 = 2 << 30;
-/// Tells of the host's memory, keys, timers and devices. `/sys` is covered whole: a local sandbox has none either.
+/// Tells of the host's memory, keys, timers and devices, or does something to the host: what a local sandbox has
+/// covered, and `/sys`, of which a local sandbox has none.
 const COVERED: &[&str] = &[
     "/sys",
     "/proc/acpi",
     "/proc/asound",
+    "/proc/bus",
+    "/proc/driver",
+    "/proc/fs",
     "/proc/interrupts",
+    "/proc/irq",
     "/proc/kallsyms",
     "/proc/kcore",
     "/proc/key-users",
     "/proc/keys",
     "/proc/kmsg",
     "/proc/latency_stats",
+    "/proc/mtrr",
     "/proc/sched_debug",
     "/proc/scsi",
+    "/proc/sysrq-trigger",
     "/proc/timer_list",
     "/proc/timer_stats",
 ];
 /// Programs look at these, and would change the host by writing to them.
-const READ_ONLY: &[&str] = &["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
+const READ_ONLY: &[&str] = &["/proc/sys"];
+/// Files that a process has open as a rule, and at most if it asks; as in a local sandbox.
+const OPEN_FILES_USUAL: u64 = 1024;
+pub(super) const OPEN_FILES_MAX: u64 = 65_536;
 /// A host name is no longer than this.
 const HOST_NAME_MAX: usize = 63;
 
@@ -54,6 +65,8 @@ pub(super) struct Spec<'a> {
     pub(super) seccomp: Option<&'a str>,
     /// Whether the daemon maps users, which would hide ours from it.
     pub(super) users_mapped: bool,
+    /// How many files a process may have open, if it asks; none where the daemon cannot be told.
+    pub(super) open_files: Option<u64>,
 }
 
 impl Spec<'_> {
@@ -91,6 +104,7 @@ impl Spec<'_> {
             memory_swap: memory,
             nano_cpus: self.limits.cpu_millis.map(|millis| i64::from(millis) * 1_000_000),
             pids_limit: self.limits.pids.map(i64::from),
+            ulimits: Some(resource_limits(self.open_files)),
             network_mode: Some(self.network.to_owned()),
             mounts: Some(self.mounts),
             // Programs are built and run there.
@@ -116,6 +130,17 @@ impl Spec<'_> {
             ..HostConfig::default()
         }
     }
+}
+
+/// No core files, and a bound on open files.
+fn resource_limits(open_files: Option<u64>) -> Vec<ResourcesUlimits> {
+    let bound = |name: &str, soft: u64, hard: u64| ResourcesUlimits {
+        name: Some(name.to_owned()),
+        soft: i64::try_from(soft).ok(),
+        hard: i64::try_from(hard).ok(),
+    };
+    let files = open_files.map(|most| bound("nofile", most.min(OPEN_FILES_USUAL), most));
+    [bound("core", 0, 0)].into_iter().chain(files).collect()
 }
 
 /// What was asked for; without a home of its own the daemon would take one from the image's users.
@@ -211,6 +236,7 @@ mod tests {
             network: "none",
             seccomp: Some("{}"),
             users_mapped: false,
+            open_files: Some(20_000),
         };
         let env = BTreeMap::from([("A".to_owned(), "1".to_owned())]);
         spec.body(&StartRequest { env, ..StartRequest::default() })
@@ -226,6 +252,22 @@ mod tests {
         assert_eq!((host.memory, host.memory_swap), (Some(1 << 30), Some(1 << 30)));
         assert_eq!((host.nano_cpus, host.pids_limit), (Some(1_500_000_000), Some(64)));
         assert_eq!((host.privileged, host.cap_add, host.pid_mode), (None, None, None));
+        let limits: Vec<_> =
+            host.ulimits.unwrap().into_iter().map(|one| (one.name, one.soft, one.hard)).collect();
+        let named = |name: &str, soft, hard| (Some(name.to_owned()), Some(soft), Some(hard));
+        assert_eq!(limits, [named("core", 0, 0), named("nofile", 1024, 20_000)]);
+        assert_eq!(resource_limits(None).len(), 1);
+    }
+
+    #[test]
+    fn what_a_local_sandbox_has_covered_is_covered() {
+        let local = include_str!("../../../sunaba-worker/src/launch/walls.rs");
+        let list = local.split_once("const COVERED").unwrap().1.split_once("];").unwrap().0;
+        let paths: Vec<&str> = list.split('"').filter(|part| part.starts_with("/proc/")).collect();
+        assert!(paths.len() > 15, "{paths:?}");
+        for path in paths {
+            assert!(COVERED.contains(&path), "{path}");
+        }
     }
 
     #[test]

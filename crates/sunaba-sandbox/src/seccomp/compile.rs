@@ -11,7 +11,7 @@ use seccompiler::{
 };
 
 use super::Error;
-use super::rules::{Condition, ENOSYS, Rule, Rules, Test, Verdict};
+use super::rules::{Condition, ENOSYS, Part, Rule, Rules, Test, Verdict};
 
 /// `BPF_RET | BPF_K`
 const RETURN: u16 = 0x06;
@@ -41,7 +41,7 @@ fn errors(rules: &Rules) -> BTreeSet<u16> {
         Verdict::Refuse(errno) if errno != ENOSYS => Some(errno),
         _ => None,
     });
-    plain.chain(rules.0.values().filter_map(|rule| Some(rule.unless.as_ref()?.errno))).collect()
+    plain.chain(rules.0.values().flat_map(|rule| &rule.unless).map(|condition| condition.errno)).collect()
 }
 
 /// Refuses what gets this error and leaves the rest to the next.
@@ -51,8 +51,12 @@ fn refusing(rules: &Rules, architecture: TargetArch, errno: u16) -> Result<BpfPr
         let Some(number) = number(rule, architecture) else { continue };
         if rule.verdict == Verdict::Refuse(errno) {
             calls.insert(number, Vec::new());
-        } else if let Some(condition) = rule.unless.as_ref().filter(|condition| condition.errno == errno) {
-            calls.insert(number, alternatives(condition)?);
+        }
+        let conditions = rule.unless.iter().filter(|condition| condition.errno == errno);
+        let uses = conditions.map(alternatives).collect::<Result<Vec<_>, _>>()?.concat();
+        // No use at all would mean every use.
+        if !uses.is_empty() {
+            calls.insert(number, uses);
         }
     }
     build(calls, SeccompAction::Allow, SeccompAction::Errno(u32::from(errno)), architecture)
@@ -75,22 +79,39 @@ fn number(rule: &Rule, architecture: TargetArch) -> Option<i64> {
 
 /// The uses that a condition names; a use is one of them when all parts of one alternative are so.
 fn alternatives(condition: &Condition) -> Result<Vec<SeccompRule>, Error> {
-    let (operation, width): (fn(u64) -> SeccompCmpOp, _) = match condition.test {
-        Test::Has => (SeccompCmpOp::MaskedEq, SeccompCmpArgLen::Qword),
-        Test::In => (|_| SeccompCmpOp::Eq, SeccompCmpArgLen::Dword),
-        Test::NotIn => (|_| SeccompCmpOp::Ne, SeccompCmpArgLen::Dword),
+    let mut uses: Vec<Vec<SeccompCondition>> = vec![Vec::new()];
+    for part in &condition.parts {
+        let ways = ways(part)?;
+        uses = uses
+            .iter()
+            .flat_map(|so_far| ways.iter().map(|way| [so_far.as_slice(), way.as_slice()].concat()))
+            .collect();
+    }
+    uses.into_iter().map(|parts| SeccompRule::new(parts).map_err(broken)).collect()
+}
+
+/// The ways in which a part is so, each a list of what must all hold.
+fn ways(part: &Part) -> Result<Vec<Vec<SeccompCondition>>, Error> {
+    let one = |width, operation, value| {
+        SeccompCondition::new(part.argument, width, operation, value).map_err(broken)
     };
-    let parts = condition
-        .values
-        .iter()
-        .map(|value| SeccompCondition::new(condition.argument, width.clone(), operation(*value), *value))
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(broken)?;
-    match condition.test {
-        Test::NotIn => Ok(vec![SeccompRule::new(parts).map_err(broken)?]),
-        Test::Has | Test::In => {
-            parts.into_iter().map(|part| SeccompRule::new(vec![part]).map_err(broken)).collect()
+    let low = SeccompCmpArgLen::Dword;
+    let each = |values: &[u64], operation: fn(u64) -> SeccompCmpOp, width: SeccompCmpArgLen| {
+        values.iter().map(|value| Ok(vec![one(width.clone(), operation(*value), *value)?])).collect()
+    };
+    match (part.test, part.mask) {
+        (Test::Has, _) => each(&part.values, SeccompCmpOp::MaskedEq, SeccompCmpArgLen::Qword),
+        (Test::In, None) => each(&part.values, |_| SeccompCmpOp::Eq, low),
+        (Test::NotIn, None) => {
+            let all = part.values.iter().map(|value| one(low.clone(), SeccompCmpOp::Ne, *value));
+            Ok(vec![all.collect::<Result<_, _>>()?])
         }
+        // There is no comparison for "these bits are not so": what else they can be is gone through.
+        (Test::In | Test::NotIn, Some(mask)) => part
+            .refused_under(mask)
+            .into_iter()
+            .map(|value| Ok(vec![one(low.clone(), SeccompCmpOp::MaskedEq(mask), value)?]))
+            .collect(),
     }
 }
 

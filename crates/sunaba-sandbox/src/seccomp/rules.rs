@@ -22,6 +22,8 @@ pub(super) enum Verdict {
 const EPERM: u16 = 1;
 /// There is no such call.
 pub(super) const ENOSYS: u16 = 38;
+/// There is no such protocol.
+const EPROTONOSUPPORT: u16 = 93;
 /// There is no such address family.
 const EAFNOSUPPORT: u16 = 97;
 
@@ -36,12 +38,39 @@ pub(super) enum Test {
     NotIn,
 }
 
+/// What is asked about one argument.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) argument: u8,
+    /// The bits that are looked at; none means the lower half.
+    pub(super) mask: Option<u64>,
+    pub(super) test: Test,
+    pub(super) values: Vec<u64>,
+}
+
+impl Part {
+    /// What the bits of a mask are when it is so.
+    pub(super) fn refused_under(&self, mask: u64) -> Vec<u64> {
+        let mut all = Vec::new();
+        let mut bits = mask;
+        // Every subset of the mask, from all of its bits down to none.
+        loop {
+            all.push(bits);
+            if bits == 0 {
+                break;
+            }
+            bits = (bits - 1) & mask;
+        }
+        all.retain(|bits| self.values.contains(bits) == (self.test == Test::In));
+        all
+    }
+}
+
 /// When some uses of an allowed call are refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Condition {
-    pub(super) argument: u8,
-    pub(super) test: Test,
-    pub(super) values: Vec<u64>,
+    /// All of them are so.
+    pub(super) parts: Vec<Part>,
     /// What those uses get.
     pub(super) errno: u16,
 }
@@ -58,7 +87,8 @@ pub(super) struct Numbers {
 pub(super) struct Rule {
     pub(super) numbers: Numbers,
     pub(super) verdict: Verdict,
-    pub(super) unless: Option<Condition>,
+    /// Each of them refuses.
+    pub(super) unless: Vec<Condition>,
 }
 
 /// Every call by its name.
@@ -74,14 +104,14 @@ impl Rules {
     pub(super) fn read(numbers: &str, rules: &str) -> Result<Self, Error> {
         let numbers = read_numbers(numbers)?;
         let mut plain: BTreeMap<&str, Verdict> = BTreeMap::new();
-        let mut conditions: BTreeMap<&str, Condition> = BTreeMap::new();
+        let mut conditions: BTreeMap<&str, Vec<Condition>> = BTreeMap::new();
         for (number, line) in meaningful(rules) {
             let bad = |what: String| Error::Line { file: RULES_FILE, line: number, what };
             let Line { verdict, names, condition } = read_line(line).map_err(bad)?;
             for name in names {
                 let known = numbers.contains_key(name);
                 let twice = match &condition {
-                    Some(condition) => conditions.insert(name, condition.clone()).is_some(),
+                    Some(condition) => add(conditions.entry(name).or_default(), condition.clone()),
                     None => plain.insert(name, verdict).is_some(),
                 };
                 match (known, twice) {
@@ -95,19 +125,26 @@ impl Rules {
     }
 }
 
+/// Adds a condition; whether it was there before.
+fn add(conditions: &mut Vec<Condition>, new: Condition) -> bool {
+    let twice = conditions.iter().any(|condition| condition.parts == new.parts);
+    conditions.push(new);
+    twice
+}
+
 /// Puts together what was read; every call must be decided, and only an allowed one has exceptions.
 fn join(
     numbers: BTreeMap<&str, Numbers>,
     plain: &BTreeMap<&str, Verdict>,
-    mut conditions: BTreeMap<&str, Condition>,
+    mut conditions: BTreeMap<&str, Vec<Condition>>,
 ) -> Result<Rules, Error> {
     let mut all = BTreeMap::new();
     for (name, numbers) in numbers {
         let verdict = *plain
             .get(name)
             .ok_or_else(|| Error::Whole(format!("{name} is in {NUMBERS_FILE} and not in {RULES_FILE}")))?;
-        let unless = conditions.remove(name);
-        if unless.is_some() && verdict != Verdict::Allow {
+        let unless = conditions.remove(name).unwrap_or_default();
+        if !unless.is_empty() && verdict != Verdict::Allow {
             return Err(Error::Whole(format!("{name} has a condition and is not allowed anyway")));
         }
         all.insert(name.to_owned(), Rule { numbers, verdict, unless });
@@ -137,6 +174,7 @@ fn read_line(line: &str) -> Result<Line<'_>, String> {
         Some("eperm") => Verdict::Refuse(EPERM),
         Some("enosys") => Verdict::Refuse(ENOSYS),
         Some("eafnosupport") => Verdict::Refuse(EAFNOSUPPORT),
+        Some("eprotonosupport") => Verdict::Refuse(EPROTONOSUPPORT),
         other => return Err(format!("unknown action {}", other.unwrap_or_default())),
     };
     let names: Vec<_> = words.collect();
@@ -152,14 +190,15 @@ fn read_line(line: &str) -> Result<Line<'_>, String> {
 }
 
 fn read_condition(text: &str, errno: u16) -> Result<Condition, String> {
+    let parts = text.split(" and ").map(read_part).collect::<Result<Vec<_>, _>>()?;
+    Ok(Condition { parts, errno })
+}
+
+fn read_part(text: &str) -> Result<Part, String> {
     let mut words = text.split_whitespace();
-    let argument = words
-        .next()
-        .and_then(|word| word.strip_prefix("arg")?.parse().ok())
-        .filter(|argument| *argument < ARGUMENTS_MAX)
-        .ok_or("a condition begins with arg0 to arg5")?;
+    let (argument, mask) = read_argument(words.next().unwrap_or_default())?;
     let test = match words.next() {
-        Some("has") => Test::Has,
+        Some("has") if mask.is_none() => Test::Has,
         Some("in") => Test::In,
         Some("not-in") => Test::NotIn,
         other => return Err(format!("unknown condition {}", other.unwrap_or_default())),
@@ -171,7 +210,30 @@ fn read_condition(text: &str, errno: u16) -> Result<Condition, String> {
     if values.is_empty() || distinct.len() != values.len() {
         return Err("a condition needs values, each once".to_owned());
     }
-    Ok(Condition { argument, test, values, errno })
+    if mask.is_some_and(|mask| values.iter().any(|value| value & !mask != 0)) {
+        return Err("a value has bits that are not looked at".to_owned());
+    }
+    Ok(Part { argument, mask, test, values })
+}
+
+/// `arg0` to `arg5`, and after `&` the bits that count.
+fn read_argument(word: &str) -> Result<(u8, Option<u64>), String> {
+    let (argument, mask) = match word.split_once('&') {
+        Some((argument, mask)) => (argument, Some(mask)),
+        None => (word, None),
+    };
+    let argument = argument
+        .strip_prefix("arg")
+        .and_then(|digits| digits.parse().ok())
+        .filter(|argument| *argument < ARGUMENTS_MAX)
+        .ok_or("a condition begins with arg0 to arg5")?;
+    let mask = mask.map(|mask| {
+        // Every combination of them is gone through.
+        let few =
+            values::find(mask).filter(|bits| *bits <= 0xffff_ffff && (1..=8).contains(&bits.count_ones()));
+        few.ok_or_else(|| format!("{mask} is not one to eight bits of the lower half"))
+    });
+    Ok((argument, mask.transpose()?))
 }
 
 fn read_numbers(text: &str) -> Result<BTreeMap<&str, Numbers>, Error> {
@@ -227,9 +289,21 @@ mod tests {
     fn a_small_pair_of_files_is_understood() {
         let rules = Rules::read(SOME_NUMBERS, SOME_RULES).unwrap();
         assert_eq!(rules.0["mount"].verdict, Verdict::Refuse(EPERM));
-        assert_eq!(rules.0["read"].unless, None);
-        let unless = rules.0["clone"].unless.as_ref().unwrap();
-        assert_eq!((unless.argument, unless.test, unless.errno), (0, Test::Has, EPERM));
+        assert_eq!(rules.0["read"].unless, []);
+        let part = Part { argument: 0, mask: None, test: Test::Has, values: vec![1] };
+        assert_eq!(rules.0["clone"].unless, [Condition { parts: vec![part], errno: EPERM }]);
+    }
+
+    #[test]
+    fn a_condition_may_look_at_several_arguments_and_a_call_may_have_several() {
+        let added = "eprotonosupport clone when arg0 in 2 3 and arg1&0xf not-in 1 2 : more";
+        let rules = Rules::read(SOME_NUMBERS, &format!("{SOME_RULES}{added}\n")).unwrap();
+        let [_, condition] = &rules.0["clone"].unless[..] else { panic!("{rules:?}") };
+        let parts = vec![
+            Part { argument: 0, mask: None, test: Test::In, values: vec![2, 3] },
+            Part { argument: 1, mask: Some(0xf), test: Test::NotIn, values: vec![1, 2] },
+        ];
+        assert_eq!(*condition, Condition { parts, errno: EPROTONOSUPPORT });
     }
 
     #[test]
@@ -237,7 +311,7 @@ mod tests {
         for (added, complaint) in [
             ("allow dance : why not", "line 4: dance is not in numbers.txt"),
             ("eperm read : again", "line 4: read is decided twice"),
-            ("eperm clone when arg0 in 3 : again", "line 4: clone is decided twice"),
+            ("eperm clone when arg0 has 1 : again", "line 4: clone is decided twice"),
             ("eperm mount when arg0 in 3 : parts", "mount has a condition and is not allowed anyway"),
             ("permit read : x", "unknown action permit"),
             ("allow read", "no reason"),
@@ -249,6 +323,12 @@ mod tests {
             ("eperm read when arg0 in AF_NONE : x", "unknown value AF_NONE"),
             ("eperm read when arg0 in : x", "needs values"),
             ("eperm read when arg0 in 1 0x1 : x", "each once"),
+            ("eperm read when arg0 in 1 and arg1 : x", "unknown condition"),
+            ("eperm read when arg0 in 1 and : x", "unknown value and"),
+            ("eperm read when arg0&0 in 1 : x", "not one to eight bits"),
+            ("eperm read when arg0&0xffff in 1 : x", "not one to eight bits"),
+            ("eperm read when arg0&0xf in 0x10 : x", "bits that are not looked at"),
+            ("eperm read when arg0&0xf has 1 : x", "unknown condition has"),
         ] {
             let error = Rules::read(SOME_NUMBERS, &format!("{SOME_RULES}{added}\n")).unwrap_err().to_string();
             assert!(error.contains(complaint), "{added}: {error}");

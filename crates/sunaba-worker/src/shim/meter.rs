@@ -50,17 +50,18 @@ impl Meter {
                 used.cpu_ms = seen.cpu_ms;
             }
         }
-        used.disk_bytes = self.disk_bytes().map_or(0, |measured| measured.bytes);
+        used.disk_bytes = self.disk_bytes(held).map_or(0, |measured| measured.bytes);
         used
     }
 
-    /// What the disk holds.
-    pub(super) fn disk_bytes(&self) -> std::io::Result<disk::Measured> {
+    /// What the disk holds, with what was removed and is still held.
+    pub(super) fn disk_bytes(&self, held: &Held) -> std::io::Result<disk::Measured> {
         let place = Path::new(disk::DISK_DIR);
         if self.own_disk {
-            return Ok(disk::Measured { bytes: disk::used_bytes(place)?, beyond: false });
+            return Ok(disk::Measured { bytes: disk::used_bytes(place)?, ..disk::Measured::default() });
         }
-        disk::measure(place)
+        let named = disk::measure(place)?;
+        Ok(disk::Measured { bytes: named.bytes + disk::deleted_bytes(place, &members(held))?, ..named })
     }
 
     /// What the processes below the sandbox's init say about themselves.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 use sunaba_sandbox::cgroup::Controller;
-use sunaba_sandbox::disk::Measured;
+use sunaba_sandbox::disk::{Judge, Measured};
 use sunaba_types::shim::{Held, Limits};
 use tokio::task::JoinHandle;
 
@@ -37,6 +37,7 @@ pub(super) struct Sampler {
     cores: Option<CpuSet>,
     walk: Option<JoinHandle<(std::io::Result<Measured>, Duration)>>,
     next_walk: Instant,
+    judge: Judge,
 }
 
 impl Sampler {
@@ -54,6 +55,7 @@ impl Sampler {
                 .and_then(|millis| cores(millis, sandbox_id)),
             walk: None,
             next_walk: Instant::now(),
+            judge: Judge::default(),
         }
     }
 
@@ -94,8 +96,8 @@ impl Sampler {
             hold_to(cores, held);
         }
         let most = self.disk_bytes?;
-        let measured = self.measured(meter).await?;
-        (measured.beyond || measured.bytes > most).then_some("disk")
+        let measured = self.measured(held, meter).await?;
+        self.judge.is_too_much(&measured, most).then_some("disk")
     }
 
     fn has_too_many_files(&mut self, held: &Held, meter: &Meter) -> bool {
@@ -104,18 +106,24 @@ impl Sampler {
         meter.open_files(held) > most
     }
 
-    async fn measured(&mut self, meter: &std::sync::Arc<Meter>) -> Option<Measured> {
+    /// What the last walk saw, once, when it is over.
+    async fn measured(
+        &mut self,
+        held: &Held,
+        meter: &std::sync::Arc<Meter>,
+    ) -> Option<std::io::Result<Measured>> {
         if self.walk.is_none() && Instant::now() >= self.next_walk {
-            let meter = std::sync::Arc::clone(meter);
+            let (meter, held) = (std::sync::Arc::clone(meter), held.clone());
             self.walk = Some(tokio::task::spawn_blocking(move || {
                 let began = Instant::now();
-                (meter.disk_bytes(), began.elapsed())
+                (meter.disk_bytes(&held), began.elapsed())
             }));
         }
         let walk = self.walk.take_if(|walk| walk.is_finished())?;
-        let (measured, took) = walk.await.ok()?;
+        let (measured, took) =
+            walk.await.unwrap_or_else(|broken| (Err(std::io::Error::other(broken)), Duration::ZERO));
         self.next_walk = Instant::now() + DISK_EVERY.max(took * DISK_PAUSE_FACTOR);
-        measured.ok()
+        Some(measured)
     }
 }
 

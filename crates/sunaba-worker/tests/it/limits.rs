@@ -208,6 +208,32 @@ async fn memory_that_no_process_has_is_counted() {
 }
 
 #[tokio::test]
+async fn disk_that_has_no_name_or_is_shut_is_counted() {
+    let host = Host::new().await;
+    let limits = Limits { disk_bytes: Some(64 << 20), ..Limits::default() };
+    let write = |then: &str, bytes: u32| {
+        format!(
+            "python3 -c '\nimport mmap, os, time\nos.mkdir(\"d\")\nfile = open(\"d/fill\", \"w+b\")\n\
+             for _ in range({bytes} >> 20): file.write(b\"x\" * (1 << 20))\nfile.flush()\n{then}\n\
+             time.sleep({})' && echo kept it",
+            if bytes > 64 << 20 { 15 } else { 3 }
+        )
+    };
+    for (trick, then) in [
+        ("removed and open", "os.unlink(\"d/fill\")"),
+        ("removed and mapped", "held = mmap.mmap(file.fileno(), 0); os.unlink(\"d/fill\"); file.close()"),
+        ("shut to readers", "os.chmod(\"d\", 0o300)"),
+        ("shut to everybody", "os.chmod(\"d\", 0)"),
+    ] {
+        let (exit, said) = run_sampled(&host, limits, &write(then, 200 << 20)).await;
+        assert_eq!(exit.ended_for.as_deref(), Some("disk"), "{trick}: {exit:?} {said}");
+        assert!(!said.contains("kept it"), "{trick}: {said}");
+        let (exit, said) = run_sampled(&host, limits, &write(then, 20 << 20)).await;
+        assert_eq!((exit.code, said.as_str()), (Some(0), "kept it\n"), "{trick}, within the limit: {exit:?}");
+    }
+}
+
+#[tokio::test]
 async fn open_files_are_limited_and_can_be_raised_so_far() {
     let host = Host::new().await;
     let script =

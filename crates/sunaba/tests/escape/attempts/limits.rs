@@ -67,6 +67,62 @@ finally:
 "#,
     ),
     py(
+        "fill-the-disk-without-a-name",
+        "removed files count as disk for as long as they are held",
+        Without::User,
+        r#"
+place = os.environ.get("FILL_DIRS", "/workspace").split()[0]
+with open(place + "/fill", "wb") as file:
+    os.unlink(place + "/fill")
+    for _ in range(400):
+        file.write(b"x" * (1 << 20))
+    file.flush()
+    os.fsync(file.fileno())
+    time.sleep(6)
+    through()
+"#,
+    ),
+    py(
+        "fill-the-disk-by-mapping",
+        "removed files count as disk for as long as they are mapped",
+        Without::User,
+        r#"
+import mmap
+place = os.environ.get("FILL_DIRS", "/workspace").split()[0]
+with open(place + "/fill", "w+b") as file:
+    os.unlink(place + "/fill")
+    for _ in range(400):
+        file.write(b"x" * (1 << 20))
+    file.flush()
+    os.fsync(file.fileno())
+    held = mmap.mmap(file.fileno(), 0)
+time.sleep(6)
+through()
+"#,
+    ),
+    py(
+        "fill-the-disk-behind-a-shut-directory",
+        "directories that are shut to their owner are counted",
+        Without::User,
+        r#"
+place = os.environ.get("FILL_DIRS", "/workspace").split()[0] + "/shut"
+os.mkdir(place, 0o300)
+try:
+    with open(place + "/fill", "wb") as file:
+        for _ in range(400):
+            file.write(b"x" * (1 << 20))
+        file.flush()
+        os.fsync(file.fileno())
+    time.sleep(6)
+    through()
+finally:
+    os.chmod(place, 0o700)
+    if os.path.exists(place + "/fill"):
+        os.unlink(place + "/fill")
+    os.rmdir(place)
+"#,
+    ),
+    py(
         "take-memory",
         "a limit on memory",
         Without::User,
