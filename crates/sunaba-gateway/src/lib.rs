@@ -23,6 +23,7 @@ mod upstream;
 mod usage;
 
 pub use egress::{Egress, EgressSettings, Resolve, SystemResolver};
+pub use git::PushRoom;
 pub use patient::{Keeps, Minds, Patient};
 pub use prices::{PriceError, PriceTable};
 pub use router::router;

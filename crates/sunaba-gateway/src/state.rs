@@ -14,9 +14,9 @@ use sunaba_store::Store;
 use sunaba_types::{BlobHash, Clock, ProjectId, SandboxId, SystemClock};
 use tokio_util::task::TaskTracker;
 
-use crate::PriceTable;
 use crate::admission::Slots;
 use crate::dialect::Vendor;
+use crate::{PriceTable, PushRoom};
 
 /// How many counters of played errors are kept; at the bound all are forgotten, which replays some errors.
 const ERROR_COUNTERS_MAX: usize = 10_000;
@@ -56,6 +56,8 @@ pub struct GatewayConfig {
     pub git_root: PathBuf,
     /// The git locks, shared with whatever else writes to mirrors.
     pub locks: Arc<ProjectLocks>,
+    /// How much may be pushed.
+    pub push_room: PushRoom,
     /// Where scripts are kept.
     pub scripts: Arc<dyn ScriptSource>,
     /// The real models behind `/anthropic`.
@@ -83,6 +85,7 @@ impl GatewayConfig {
             store,
             git_root,
             locks,
+            push_room: PushRoom::default(),
             scripts,
             anthropic: keyless("https://api.anthropic.com"),
             openai: keyless("https://api.openai.com"),

@@ -2,10 +2,12 @@
 //!
 //! Owns the directory `DIR/blobs/ab/<hash>`. A file is written under another
 //! name, synced and renamed, so a hash is either absent or whole. Who may read
-//! a blob is not decided here.
+//! a blob is not decided here; a file that nobody has a right to is removed again
+//! by whoever stored it.
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,6 +18,7 @@ use sunaba_types::chain::hex;
 use sunaba_types::limits::BLOB_MAX_BYTES;
 use tokio::fs;
 use tokio::io::AsyncWriteExt;
+use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 
 /// How the name of a file begins that is not yet a blob.
 const UNFINISHED: &str = ".new-";
@@ -38,12 +41,30 @@ pub enum BlobError {
 #[derive(Debug, Clone)]
 pub struct BlobFiles {
     root: PathBuf,
+    /// Shared from before a file has its name until its owner is recorded; alone while one is removed.
+    owners: Arc<RwLock<()>>,
+}
+
+/// A blob whose owner is not recorded yet.
+#[derive(Debug)]
+pub(crate) struct Fresh {
+    pub(crate) hash: BlobHash,
+    pub(crate) size_bytes: u64,
+    /// Whether there was no such file before.
+    pub(crate) is_new: bool,
+    /// While this is held the file stays. Held until the owner is recorded.
+    pub(crate) stays: OwnedRwLockReadGuard<()>,
 }
 
 impl BlobFiles {
     /// Blobs live in `root`, which is made when the first is stored.
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into() }
+        Self { root: root.into(), owners: Arc::default() }
+    }
+
+    /// The directory that they are in.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
     }
 
     /// Stores bytes that are already here.
@@ -53,7 +74,16 @@ impl BlobFiles {
     }
 
     /// Stores a stream; `pause` bounds the wait for each piece.
-    pub async fn put_stream<S, E>(&self, mut pieces: S, pause: Duration) -> Result<(BlobHash, u64), BlobError>
+    pub async fn put_stream<S, E>(&self, pieces: S, pause: Duration) -> Result<(BlobHash, u64), BlobError>
+    where
+        S: Stream<Item = Result<Bytes, E>> + Unpin,
+    {
+        let fresh = self.put_fresh(pieces, pause).await?;
+        Ok((fresh.hash, fresh.size_bytes))
+    }
+
+    /// The same for a blob whose owner is recorded next.
+    pub(crate) async fn put_fresh<S, E>(&self, mut pieces: S, pause: Duration) -> Result<Fresh, BlobError>
     where
         S: Stream<Item = Result<Bytes, E>> + Unpin,
     {
@@ -85,9 +115,28 @@ impl BlobFiles {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error.into()),
         }
+        let stays = Arc::clone(&self.owners).read_owned().await;
+        let is_new = !fs::try_exists(&path).await?;
         fs::rename(&unfinished.0, &path).await?;
         sync_folder(&folder).await?;
-        Ok((hash, size))
+        Ok(Fresh { hash, size_bytes: size, is_new, stays })
+    }
+
+    /// Removes a blob if nobody owns it, as `is_owned` tells while nobody can begin to. Whether it is gone.
+    pub(crate) async fn remove_unless<E>(
+        &self,
+        hash: &BlobHash,
+        is_owned: impl Future<Output = Result<bool, E>>,
+    ) -> bool {
+        let _alone = self.owners.write().await;
+        // Unknown owners are owners.
+        if is_owned.await.unwrap_or(true) {
+            return false;
+        }
+        match fs::remove_file(self.path(hash)).await {
+            Ok(()) => true,
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        }
     }
 
     /// Removes what an earlier process began to write and did not finish. Only before anything is stored.

@@ -46,6 +46,23 @@ impl Default for Limits {
     }
 }
 
+/// How much may be kept on the server's disk.
+#[derive(Debug, Clone, Copy)]
+pub struct RoomLimits {
+    /// With less free disk than this no blob is taken.
+    pub disk_free_bytes: u64,
+    /// How often over a sandbox's blobs may fill as much as its own disk holds.
+    pub blob_disks: f64,
+    /// How many bytes of events one sandbox may write.
+    pub log_bytes: u64,
+}
+
+impl Default for RoomLimits {
+    fn default() -> Self {
+        Self { disk_free_bytes: 0, blob_disks: 2.0, log_bytes: 4 << 30 }
+    }
+}
+
 /// Bounds of the live streams.
 #[derive(Debug, Clone, Copy)]
 pub struct LiveLimits {
@@ -111,6 +128,8 @@ pub struct ServerConfig {
     pub protected_paths: Vec<PathBuf>,
     /// How much one token may ask for.
     pub limits: Limits,
+    /// How much may be kept on the server's disk.
+    pub room: RoomLimits,
     /// Bounds of the live streams.
     pub live: LiveLimits,
 }
@@ -131,6 +150,7 @@ impl Default for ServerConfig {
             default_timeout_seconds: None,
             protected_paths: Vec::new(),
             limits: Limits::default(),
+            room: RoomLimits::default(),
             live: LiveLimits::default(),
         }
     }

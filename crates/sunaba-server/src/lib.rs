@@ -21,6 +21,7 @@ mod liveness;
 mod openapi;
 mod problem;
 mod providers;
+mod room;
 mod router;
 mod serve;
 mod sources;
@@ -29,7 +30,7 @@ pub mod telemetry;
 mod tunnel;
 
 pub use blobs::{BlobError, BlobFiles};
-pub use config::{AuthMode, Limits, LiveLimits, ServerConfig};
+pub use config::{AuthMode, Limits, LiveLimits, RoomLimits, ServerConfig};
 pub use doors::{BoxedStream, ByteStream, Doors, StreamHandler};
 pub use extract::list::{parse_cursor, parse_position};
 pub use hub::{Filters, Hub};

@@ -15,6 +15,7 @@ use crate::extract::BodyBudget;
 use crate::layers::rate::RateLimits;
 use crate::liveness::Liveness;
 use crate::providers::Providers;
+use crate::room::Room;
 use crate::{
     BlobFiles, DiffSource, Hub, LiveUsage, LogSource, ProviderReports, ReadyCheck, ServerConfig, Tunnels,
 };
@@ -90,6 +91,7 @@ pub struct Inner {
     pub(crate) tokens: TokenCache,
     pub(crate) rates: RateLimits,
     pub(crate) bodies: BodyBudget,
+    pub(crate) room: Room,
     pub(crate) liveness: Liveness,
     pub(crate) providers: Providers,
     pub(crate) tasks: TaskTracker,
@@ -105,6 +107,7 @@ impl AppState {
             tokens: TokenCache::new(Arc::clone(&parts.store), Arc::clone(&parts.clock)),
             rates: RateLimits::new(parts.config.limits),
             bodies: BodyBudget::new(parts.config.limits.body_bytes),
+            room: Room::new(parts.config.room, parts.blobs.root().to_owned()),
             liveness: Liveness::new(Arc::clone(&parts.store), Arc::clone(&parts.clock)),
             providers: Providers::new(parts.providers.clone()),
             tasks: TaskTracker::new(),

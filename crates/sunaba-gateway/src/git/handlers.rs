@@ -1,25 +1,22 @@
 //! The three routes of smart HTTP.
 //!
-//! A push is taken whole, then checked and handed to git under the project's
-//! lock, in a task of its own: a client that goes away cannot leave git killed
-//! half-way. A refused push is answered in git's own words, so that git prints
-//! the reason beside the ref.
+//! A push is taken whole and then handed to [`Push`], in a task of its own: a
+//! client that goes away cannot leave git killed half-way.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Extension, Path, Query, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode, header};
-use serde_json::{Value, json};
-use sunaba_git::{
-    MAX_COMMANDS_BYTES, Mirror, ReceiveCommands, Service, parse_receive_commands, read_report, refusal_report,
-};
+use serde_json::json;
+use sunaba_git::{MAX_COMMANDS_BYTES, Mirror, ReceiveCommands, Service, parse_receive_commands};
+use sunaba_types::Sandbox;
 use tokio_util::io::ReaderStream;
 
-use super::{guard, spool};
+use super::push::Push;
+use super::spool::{self, SpoolError};
 use crate::admission::Slot;
 use crate::standing::{self, NoStanding};
 use crate::{Caller, GatewayState, record};
@@ -28,8 +25,6 @@ use crate::{Caller, GatewayState, record};
 const UPLOAD_REQUEST_MAX_BYTES: u64 = 64 * 1024 * 1024;
 /// Largest push.
 const PUSH_MAX_BYTES: u64 = 1024 * 1024 * 1024;
-/// How long a push waits for the project's other pushes.
-const LOCK_PATIENCE: Duration = Duration::from_secs(120);
 /// How much of a fetch's answer may wait for a slow reader.
 const ANSWER_WAITING_BYTES: usize = 256 * 1024;
 
@@ -57,10 +52,16 @@ pub(crate) async fn info_refs(
     let Some(service) = Service::parse(&query.service) else {
         return said(StatusCode::FORBIDDEN, "only smart HTTP is served: git-upload-pack, git-receive-pack");
     };
-    let mirror = match open(&state, &caller, &project, service).await {
-        Ok(mirror) => mirror,
+    let (mirror, sandbox) = match open(&state, &caller, &project, service).await {
+        Ok(opened) => opened,
         Err(response) => return response,
     };
+    // Git shows the words of this answer, and of an answer to the push itself only its number.
+    if service == Service::ReceivePack
+        && let Err(reason) = has_room(&state, &sandbox)
+    {
+        return full(&state, &caller, &reason).await;
+    }
     match mirror.advertise(service, protocol(&headers)).await {
         Ok(refs) => answer(&format!("application/x-{}-advertisement", service.as_str()), Body::from(refs)),
         Err(error) => broken(&caller, &error),
@@ -78,10 +79,13 @@ pub(crate) async fn upload_pack(
 ) -> Response {
     let service = Service::UploadPack;
     let mirror = match open(&state, &caller, &project, service).await {
-        Ok(mirror) => mirror,
+        Ok((mirror, _)) => mirror,
         Err(response) => return response,
     };
-    let request = match spool::take(&state.config.git_root, &headers, body, UPLOAD_REQUEST_MAX_BYTES).await {
+    // It is gone again once it is answered.
+    let room = || Ok(());
+    let taken = spool::take(&state.config.git_root, &headers, body, UPLOAD_REQUEST_MAX_BYTES, room).await;
+    let request = match taken {
         Ok(file) => tokio::fs::File::from_std(file),
         Err(error) => return said(StatusCode::BAD_REQUEST, &error.to_string()),
     };
@@ -111,87 +115,20 @@ pub(crate) async fn receive_pack(
         Ok(mirror) => mirror,
         Err(reason) => return refused(&state, &caller, Service::ReceivePack, &reason).await,
     };
-    let file = match spool::take(&state.config.git_root, &headers, body, PUSH_MAX_BYTES).await {
+    let root = &state.config.git_root;
+    let room = || state.config.push_room.check_disk(root);
+    let file = match spool::take(root, &headers, body, PUSH_MAX_BYTES, room).await {
         Ok(file) => file,
+        Err(SpoolError::NoRoom(reason)) => return full(&state, &caller, &reason).await,
         Err(error) => return said(StatusCode::BAD_REQUEST, &error.to_string()),
     };
     let (commands, file) = match read_commands(file).await {
         Ok(read) => read,
         Err(reason) => return said(StatusCode::BAD_REQUEST, &reason),
     };
-    let push = Push { state: state.clone(), caller, mirror, commands, _slot: slot };
+    let push = Push { state: state.clone(), caller, mirror, commands, slot };
     let work = state.tasks.spawn(push.run(file));
     work.await.unwrap_or_else(|_| said(StatusCode::INTERNAL_SERVER_ERROR, "the push was not finished"))
-}
-
-/// A push that has arrived.
-struct Push {
-    state: GatewayState,
-    caller: Caller,
-    mirror: Mirror,
-    commands: ReceiveCommands,
-    /// A push whose client went away counts until it is done.
-    _slot: Slot,
-}
-
-impl Push {
-    async fn run(self, file: File) -> Response {
-        let project = self.caller.project_id.as_ref().map_or("", |id| id.as_str());
-        let guard = match self.state.config.locks.lock_within(project, LOCK_PATIENCE).await {
-            Ok(guard) => guard,
-            Err(error) => {
-                self.record(false, Some(&error.to_string()), &[]).await;
-                return pushed(refusal_report(&self.commands, &error.to_string()));
-            }
-        };
-        let permitted = match standing::check(&*self.state.config.store, &self.caller).await {
-            Ok(sandbox) => guard::check(&sandbox, &self.commands.updates),
-            Err(reason) => Err(reason.to_string()),
-        };
-        if let Err(reason) = permitted {
-            drop(guard);
-            self.record(false, Some(&reason), &[]).await;
-            return pushed(refusal_report(&self.commands, &reason));
-        }
-        let mut report = Vec::new();
-        let file = tokio::fs::File::from_std(file);
-        let result = self.mirror.rpc(Service::ReceivePack, None, file, &mut report).await;
-        drop(guard);
-        let error = result.as_ref().err().map(ToString::to_string);
-        self.record(true, error.as_deref(), &report).await;
-        match result {
-            // Git says in its report what it did; an exit status alone is no answer.
-            Err(error) if report.is_empty() => broken(&self.caller, &error),
-            _ => pushed(report),
-        }
-    }
-
-    async fn record(&self, allowed: bool, reason: Option<&str>, report: &[u8]) {
-        if self.commands.updates.is_empty() {
-            return; // The empty request by which clients try whether they may push.
-        }
-        let outcome = read_report(&self.commands, report);
-        let refs: Vec<Value> = self
-            .commands
-            .updates
-            .iter()
-            .map(|update| {
-                let seen = outcome.iter().find(|report| report.name == update.name);
-                let refused =
-                    if allowed { seen.and_then(|report| report.refused.as_deref()) } else { reason };
-                json!({
-                    "name": update.name,
-                    "old": update.old,
-                    "new": update.new,
-                    "written": seen.is_some_and(|report| report.refused.is_none()),
-                    "refused": refused,
-                })
-            })
-            .collect();
-        let service = Service::ReceivePack.as_str();
-        let payload = json!({"service": service, "allowed": allowed, "reason": reason, "refs": refs});
-        record::git(&self.state, &self.caller.sandbox_id, &payload).await;
-    }
 }
 
 /// Reads the refs at the start of a push and goes back to its start.
@@ -215,13 +152,13 @@ async fn open(
     caller: &Caller,
     project: &str,
     service: Service,
-) -> Result<Mirror, Response> {
+) -> Result<(Mirror, Sandbox), Response> {
     let mirror = match open_own(state, caller, project) {
         Ok(mirror) => mirror,
         Err(reason) => return Err(refused(state, caller, service, &reason).await),
     };
     match standing::check(&*state.config.store, caller).await {
-        Ok(_) => Ok(mirror),
+        Ok(sandbox) => Ok((mirror, sandbox)),
         Err(NoStanding::Store(error)) => {
             tracing::warn!(sandbox_id = %caller.sandbox_id, %error, "a git request could not be checked");
             Err(said(StatusCode::SERVICE_UNAVAILABLE, "the store is not available; try again later"))
@@ -244,17 +181,31 @@ async fn refused(state: &GatewayState, caller: &Caller, service: Service, reason
     said(StatusCode::FORBIDDEN, reason)
 }
 
-fn broken(caller: &Caller, error: &sunaba_git::Error) -> Response {
+/// Whether anything of a push could be kept.
+fn has_room(state: &GatewayState, sandbox: &Sandbox) -> Result<(), String> {
+    let room = &state.config.push_room;
+    room.check_disk(&state.config.git_root)?;
+    if room.left(sandbox) == 0 { Err(room.too_much(sandbox)) } else { Ok(()) }
+}
+
+async fn full(state: &GatewayState, caller: &Caller, reason: &str) -> Response {
+    let service = Service::ReceivePack.as_str();
+    let payload = json!({"service": service, "allowed": false, "reason": reason, "refs": []});
+    record::git(state, &caller.sandbox_id, &payload).await;
+    said(StatusCode::INSUFFICIENT_STORAGE, reason)
+}
+
+pub(super) fn broken(caller: &Caller, error: &sunaba_git::Error) -> Response {
     tracing::warn!(sandbox_id = %caller.sandbox_id, %error, "git failed");
     said(StatusCode::INTERNAL_SERVER_ERROR, "git failed on the server; try again")
 }
 
 /// Plain text: git prints it after `remote:`.
-fn said(status: StatusCode, words: &str) -> Response {
+pub(super) fn said(status: StatusCode, words: &str) -> Response {
     (status, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], format!("{words}\n")).into_response()
 }
 
-fn pushed(report: Vec<u8>) -> Response {
+pub(super) fn pushed(report: Vec<u8>) -> Response {
     answer("application/x-git-receive-pack-result", Body::from(report))
 }
 

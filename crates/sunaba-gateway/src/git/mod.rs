@@ -2,6 +2,10 @@
 
 mod guard;
 mod handlers;
+mod push;
+mod quarantine;
+mod room;
 mod spool;
 
 pub(crate) use handlers::{busy, info_refs, receive_pack, upload_pack};
+pub use room::PushRoom;

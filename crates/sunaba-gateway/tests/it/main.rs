@@ -9,6 +9,7 @@ mod egress;
 mod fairness;
 mod git_fetch;
 mod git_push;
+mod git_room;
 mod openai_script;
 mod openai_upstream;
 mod script;

@@ -13,7 +13,9 @@ use axum::extract::Request;
 use axum::middleware::Next;
 use futures::StreamExt as _;
 use serde_json::{Value, json};
-use sunaba_gateway::{Caller, GatewayConfig, GatewayState, PriceTable, ScriptSource, Upstream, router};
+use sunaba_gateway::{
+    Caller, GatewayConfig, GatewayState, PriceTable, PushRoom, ScriptSource, Upstream, router,
+};
 use sunaba_git::{Mirror, ProjectLocks};
 use sunaba_secrets::{SecretKey, Secrets, Vault};
 use sunaba_store::{
@@ -75,6 +77,7 @@ pub(crate) struct Setup {
     pub(crate) budget_usd: Option<f64>,
     /// Whether the project has a key of its own, `project-key`.
     pub(crate) has_project_key: bool,
+    pub(crate) push_room: PushRoom,
 }
 
 impl World {
@@ -133,6 +136,7 @@ impl World {
         let api_key = setup.upstream.is_some().then(|| "real-key".into());
         config.anthropic = Upstream { base_url: base_url.clone(), api_key: api_key.clone() };
         config.openai = Upstream { base_url: format!("{base_url}/v1/"), api_key };
+        config.push_room = setup.push_room;
         config.prices = PriceTable::parse(setup.prices.unwrap_or(PRICES)).unwrap();
         if setup.has_project_key {
             config.secrets = Some(project_keys(&store, dir.path(), &project).await);

@@ -13,6 +13,7 @@ mod openapi;
 mod operations;
 mod projects;
 mod registry;
+mod room;
 mod secrecy;
 mod secrets;
 mod tenancy;

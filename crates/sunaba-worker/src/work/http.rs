@@ -47,10 +47,15 @@ impl Answer {
         serde_json::from_slice::<Problem>(&self.body).ok().map(|problem| problem.code)
     }
 
-    /// Whether this sandbox has nothing more to say: its attempt was superseded or it is over.
+    /// Whether this sandbox has nothing more to say: its attempt was superseded, it is over or its log is full.
     pub(super) fn says_stop(&self) -> bool {
-        self.status == StatusCode::CONFLICT
-            && matches!(self.code().as_deref(), Some("attempt_superseded" | "sandbox_ended"))
+        match self.status {
+            StatusCode::CONFLICT => {
+                matches!(self.code().as_deref(), Some("attempt_superseded" | "sandbox_ended"))
+            }
+            StatusCode::INSUFFICIENT_STORAGE => self.code().as_deref() == Some("log_full"),
+            _ => false,
+        }
     }
 }
 
@@ -169,4 +174,25 @@ impl Client {
 
 fn broken(error: hyper::Error) -> Error {
     Error::Broken(Box::new(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_final_says_stop() {
+        for (status, code, expected) in [
+            (409, "attempt_superseded", true),
+            (409, "sandbox_ended", true),
+            (409, "event_id_conflict", false),
+            (507, "log_full", true),
+            (507, "disk_full", false),
+            (503, "log_full", false),
+        ] {
+            let body = Bytes::from(format!(r#"{{"code":"{code}"}}"#));
+            let answer = Answer { status: StatusCode::from_u16(status).unwrap(), body };
+            assert_eq!(answer.says_stop(), expected, "{status} {code}");
+        }
+    }
 }

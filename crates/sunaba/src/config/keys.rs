@@ -357,7 +357,7 @@ pub(crate) const KEYS: &[Key] = &[
         name: "orchestrator.disk_free_gb",
         env: &["SUNABA_DISK_FREE_GB"],
         default: Some("2"),
-        help: "With less free disk than this in the data directory, in GiB, no sandbox is started; those that are asked for wait.",
+        help: "With less free disk than this in the data directory, in GiB, no sandbox is started (those that are asked for wait) and no blob or push is taken.",
         apply: |config, text| set(&mut config.orchestrator.disk_free_gb, amount(text, 0.0, 1_048_576.0)),
         ..PLAIN
     },

@@ -10,7 +10,7 @@ use sunaba_git::ProjectLocks;
 use sunaba_orchestrator::{Orchestrator, Shelf};
 use sunaba_sandbox::Provider;
 use sunaba_secrets::Secrets;
-use sunaba_server::{AppState, BlobFiles, Doors, ServerConfig};
+use sunaba_server::{AppState, BlobFiles, Doors, RoomLimits, ServerConfig};
 use sunaba_store::Store;
 use sunaba_store_sqlite::{Options, SqliteStore};
 use sunaba_types::{Clock, Egress, SystemClock};
@@ -160,6 +160,7 @@ fn server_config(config: &Config, providers: &Providers) -> ServerConfig {
         default_timeout_seconds: config.sandbox.timeout_seconds,
         // A toolchain must never show a sandbox the server's own data.
         protected_paths: vec![config.data_dir.clone()],
+        room: RoomLimits { disk_free_bytes: disk_free_bytes(config), ..RoomLimits::default() },
         ..ServerConfig::default()
     }
 }
@@ -187,11 +188,16 @@ fn orchestrator(
     })
 }
 
+/// The free disk below which nothing more is kept.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "a checked amount of disk; a float's cast saturates"
 )]
+pub(super) fn disk_free_bytes(config: &Config) -> u64 {
+    (config.orchestrator.disk_free_gb * 1_073_741_824.0) as u64
+}
+
 fn orchestrator_settings(config: &Config) -> sunaba_orchestrator::Settings {
     let set = &config.orchestrator;
     sunaba_orchestrator::Settings {
@@ -200,7 +206,7 @@ fn orchestrator_settings(config: &Config) -> sunaba_orchestrator::Settings {
         default_egress: Egress { preset: config.egress.default, allow: Vec::new() },
         root_fs: config.sandbox.root_fs.as_ref().map(|path| path.to_string_lossy().into_owned()),
         pids: config.sandbox.pids,
-        disk_free_bytes: (set.disk_free_gb * 1_073_741_824.0) as u64,
+        disk_free_bytes: disk_free_bytes(config),
         max_sandboxes: usize::try_from(set.max_sandboxes).unwrap_or(usize::MAX),
         heartbeat_seconds: u64::from(set.heartbeat_seconds),
         max_turns: set.max_turns,

@@ -49,6 +49,7 @@ pub(super) async fn gateway(
     made.openai = upstream(&config.openai);
     made.secrets = Some(secrets.clone());
     made.clock = Arc::clone(clock);
+    made.push_room.disk_free_bytes = super::compose::disk_free_bytes(config);
     if let Some(path) = &config.prices {
         made.prices = prices(path)?;
     }

@@ -23,7 +23,7 @@ pub(super) async fn may_fetch(url: &str) -> Result<(), ApiError> {
     let rest = url.strip_prefix("https://").ok_or_else(|| admin_only("the URL is not https://"))?;
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let host = without_port(authority);
-    let host = Host::parse(host).map_err(|why| ApiError::field("repo_url", &why.to_string()))?;
+    let host = Host::parse(host).map_err(|why| ApiError::field("repo_url", why.to_string()))?;
     let addresses: Vec<IpAddr> = match &host {
         Host::Address(address) => vec![*address],
         Host::Name(name) => {

@@ -42,7 +42,18 @@ pub(crate) async fn append(
     events: Vec<NewEvent>,
 ) -> Result<Vec<AppendOutcome>, ApiError> {
     let writer = identity.event_writer(state.config().auto_register_sandboxes);
-    Ok(state.store().append(Append { sandbox_id: sandbox_id.clone(), writer, events }).await?)
+    let sizes: Vec<u64> = events.iter().map(logged_bytes).collect();
+    state.room.check_log(sandbox_id, sizes.iter().sum())?;
+    let outcomes = state.store().append(Append { sandbox_id: sandbox_id.clone(), writer, events }).await?;
+    let stored = sizes.iter().zip(&outcomes).filter(|(_, outcome)| outcome.is_ok());
+    state.room.count_log(sandbox_id, stored.map(|(size, _)| size).sum());
+    Ok(outcomes)
+}
+
+/// What an event takes in the log: its payload, and a row around it.
+fn logged_bytes(event: &NewEvent) -> u64 {
+    const ROW_BYTES: usize = 256;
+    (event.payload.as_str().len() + ROW_BYTES) as u64
 }
 
 /// Whether the caller may write events to this sandbox; what it may not see answers 404.

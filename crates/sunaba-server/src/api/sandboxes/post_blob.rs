@@ -25,5 +25,5 @@ pub(crate) async fn post_blob(
     let by = identity.event_writer(false);
     // Before its bytes are taken, and again when it is recorded.
     state.store().check_standing(&id, by).await?;
-    created(&keep(&state, body, Some(&sandbox.id), by).await?)
+    created(&keep(&state, body, Some(sandbox), by).await?)
 }
