@@ -17,6 +17,7 @@ use sunaba_types::SandboxId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::Caller;
+use crate::bodies::own_share;
 
 /// Requests of one sandbox at a time. A runtime makes one or two; the rest is room for what it starts.
 pub(crate) const REQUESTS_MAX: usize = 8;
@@ -25,25 +26,43 @@ const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 
 /// The slots of all sandboxes that have a request under way.
 #[derive(Debug, Default)]
-pub(crate) struct Slots(Mutex<HashMap<SandboxId, Weak<Semaphore>>>);
+pub(crate) struct Slots(Mutex<HashMap<SandboxId, Weak<Own>>>);
+
+/// What one sandbox has for itself.
+#[derive(Debug)]
+struct Own {
+    requests: Arc<Semaphore>,
+    /// What the bodies of its model requests may hold of the server's memory.
+    bytes: Arc<Semaphore>,
+}
 
 /// A slot that is taken; free again when the last clone is dropped.
 #[derive(Debug, Clone)]
 pub(crate) struct Slot {
     _permit: Arc<OwnedSemaphorePermit>,
+    own: Arc<Own>,
+}
+
+impl Slot {
+    /// The sandbox's share of the memory for bodies.
+    pub(crate) fn bytes(&self) -> &Arc<Semaphore> {
+        &self.own.bytes
+    }
 }
 
 impl Slots {
     /// Takes a slot; none when the sandbox has all of its own in use.
-    fn take(&self, sandbox_id: &SandboxId) -> Option<Slot> {
+    pub(crate) fn take(&self, sandbox_id: &SandboxId) -> Option<Slot> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let semaphore = known.get(sandbox_id).and_then(Weak::upgrade).unwrap_or_else(|| {
-            known.retain(|_, semaphore| semaphore.strong_count() > 0);
-            let fresh = Arc::new(Semaphore::new(REQUESTS_MAX));
+        let own = known.get(sandbox_id).and_then(Weak::upgrade).unwrap_or_else(|| {
+            known.retain(|_, own| own.strong_count() > 0);
+            let fresh = Own { requests: Arc::new(Semaphore::new(REQUESTS_MAX)), bytes: own_share() };
+            let fresh = Arc::new(fresh);
             known.insert(sandbox_id.clone(), Arc::downgrade(&fresh));
             fresh
         });
-        semaphore.try_acquire_owned().ok().map(|permit| Slot { _permit: Arc::new(permit) })
+        let permit = Arc::clone(&own.requests).try_acquire_owned().ok()?;
+        Some(Slot { _permit: Arc::new(permit), own })
     }
 }
 

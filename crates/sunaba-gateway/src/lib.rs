@@ -7,10 +7,12 @@
 //! `gateway.quota`, `gateway.git`.
 
 mod admission;
+mod bodies;
 mod budget;
 mod dialect;
 mod egress;
 mod git;
+mod json;
 mod model;
 mod patient;
 mod prices;

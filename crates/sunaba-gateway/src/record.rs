@@ -25,6 +25,8 @@ pub(crate) struct ModelCall {
     pub(crate) script_turn: Option<usize>,
     /// Tools that the vendor would have run outside the sandbox and that were left out of the request.
     pub(crate) removed_tools: Vec<String>,
+    /// Options that nothing is known about and that were left out of the request.
+    pub(crate) removed_fields: Vec<String>,
     pub(crate) error: Option<String>,
 }
 
@@ -52,6 +54,9 @@ pub(crate) async fn model_call(state: &GatewayState, sandbox_id: &SandboxId, cal
     });
     if !call.removed_tools.is_empty() {
         payload["removed_tools"] = json!(call.removed_tools);
+    }
+    if !call.removed_fields.is_empty() {
+        payload["removed_fields"] = json!(call.removed_fields);
     }
     write(state, sandbox_id, "gateway.model_call", &payload).await;
 }

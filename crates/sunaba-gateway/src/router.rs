@@ -9,9 +9,6 @@ use axum::routing::{any, get, post};
 use crate::admission::{self, Bound};
 use crate::{GatewayState, git, model};
 
-/// Largest request to a model, in bytes.
-const MODEL_BODY_MAX_BYTES: usize = 32 * 1024 * 1024;
-
 /// The gateway's routes. The server puts a [`crate::Caller`] into each request first.
 pub fn router(state: GatewayState) -> Router {
     let bounded = |busy: fn(String) -> Response| {
@@ -23,7 +20,6 @@ pub fn router(state: GatewayState) -> Router {
         .route("/anthropic/v1/messages", post(model::messages))
         .route("/anthropic/v1/messages/count_tokens", post(model::count_tokens))
         .route("/anthropic/{*rest}", any(model::unknown_to_anthropic))
-        .layer(DefaultBodyLimit::max(MODEL_BODY_MAX_BYTES))
         .layer(bounded(model::anthropic_busy));
     let mut openai = Router::new();
     // Clients are given the base address with the version and without.
@@ -35,10 +31,8 @@ pub fn router(state: GatewayState) -> Router {
             .route(&format!("{base}/chat/completions"), post(model::chat))
             .route(&format!("{base}/models"), get(model::models));
     }
-    let openai = openai
-        .route("/openai/{*rest}", any(model::unknown_to_openai))
-        .layer(DefaultBodyLimit::max(MODEL_BODY_MAX_BYTES))
-        .layer(bounded(model::openai_busy));
+    let openai =
+        openai.route("/openai/{*rest}", any(model::unknown_to_openai)).layer(bounded(model::openai_busy));
     let git = Router::new()
         .route("/git/{project}/info/refs", get(git::info_refs))
         .route("/git/{project}/git-upload-pack", post(git::upload_pack))

@@ -15,6 +15,7 @@ use sunaba_types::{BlobHash, Clock, ProjectId, SandboxId, SystemClock};
 use tokio_util::task::TaskTracker;
 
 use crate::admission::Slots;
+use crate::bodies::Bodies;
 use crate::dialect::Vendor;
 use crate::{PriceTable, PushRoom};
 
@@ -118,6 +119,8 @@ pub struct GatewayState {
     pub(crate) tasks: TaskTracker,
     /// What each sandbox has under way.
     pub(crate) slots: Arc<Slots>,
+    /// What the bodies of model requests hold.
+    pub(crate) bodies: Arc<Bodies>,
     /// How often a script's error was given, by sandbox and place.
     errors_played: Arc<Mutex<HashMap<(SandboxId, usize), u32>>>,
 }
@@ -140,7 +143,8 @@ impl GatewayState {
             .redirect(reqwest::redirect::Policy::none())
             .build()?;
         let (config, errors_played) = (Arc::new(config), Arc::default());
-        Ok(Self { config, client, tasks: TaskTracker::new(), slots: Arc::default(), errors_played })
+        let (tasks, slots, bodies) = (TaskTracker::new(), Arc::default(), Arc::default());
+        Ok(Self { config, client, tasks, slots, bodies, errors_played })
     }
 
     /// Waits until every answer that has begun is finished and recorded.

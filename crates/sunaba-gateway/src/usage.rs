@@ -184,4 +184,19 @@ mod tests {
         let usage = watched(&Anthropic, false, &[body.as_bytes()]).usage;
         assert_eq!((usage.cache_write_tokens, usage.cache_write_long_tokens), (10, 6));
     }
+
+    #[test]
+    fn every_pass_of_a_vendor_that_sampled_more_than_once_is_counted() {
+        let body = r#"{"type":"message","usage":{"input_tokens":5,"output_tokens":6,"iterations":[
+            {"type":"compaction","input_tokens":1000,"output_tokens":300,"cache_read_input_tokens":7},
+            {"type":"message","input_tokens":5,"output_tokens":6}]}}"#;
+        let usage = watched(&Anthropic, false, &[body.as_bytes()]).usage;
+        assert_eq!((usage.input_tokens, usage.output_tokens, usage.cache_read_tokens), (1005, 306, 7));
+        let start =
+            r#"data: {"type":"message_start","message":{"usage":{"input_tokens":5,"output_tokens":1}}}"#;
+        let delta = r#"data: {"type":"message_delta","usage":{"output_tokens":6,"iterations":[{"input_tokens":1000,"output_tokens":300},{"input_tokens":5,"output_tokens":6}]}}"#;
+        let seen = watched(&Anthropic, true, &[start.as_bytes(), b"\n", delta.as_bytes(), b"\n"]);
+        assert_eq!((seen.usage.input_tokens, seen.usage.output_tokens), (1005, 306));
+        assert!(seen.is_final);
+    }
 }

@@ -3,9 +3,10 @@
 //! Before a call its most is reserved in the store, where parallel calls and
 //! other servers see it; afterwards the reservation is replaced by the cost. A
 //! call that fits only in part is let through with fewer output tokens. A call
-//! whose end was not seen costs what was sent plus what was heard; one whose
-//! server died costs its whole reservation ([`recover`]). Nothing that reached
-//! a vendor who answered costs nothing.
+//! whose end was not seen costs what was sent plus what the vendor can have
+//! written until then ([`settle`]); one whose server died costs its whole
+//! reservation ([`recover`]). Nothing that reached a vendor who answered costs
+//! nothing.
 
 mod recover;
 mod settle;
@@ -18,7 +19,7 @@ use crate::model::Refusal;
 use crate::prices::Price;
 use crate::{Caller, GatewayState, record};
 
-pub(crate) use settle::{Outcome, Settled};
+pub(crate) use settle::{Cut, Outcome, Settled};
 
 /// The least answer that is worth a call, unless less was asked for.
 const LEAST_OUTPUT_TOKENS: u64 = 256;
@@ -53,6 +54,9 @@ pub(crate) struct Spend {
     reserved: Reserved,
     price: Price,
     input_tokens: u64,
+    /// The bound on all answers together.
+    output_tokens: u64,
+    choices: u64,
 }
 
 /// Why there is no room.
@@ -82,10 +86,12 @@ impl Spend {
     /// Reserves what is left for a call, if that is of any use; gives the output tokens that it pays for.
     pub(crate) async fn reserve_part(ask: &Ask<'_>, need: &Need) -> Result<(Self, u64), NoRoom> {
         let (least, most) = (need.least_micros(ask.price), need.most_micros(ask.price));
-        let spend = Self::reserve(ask, need, least, most).await?;
+        let mut spend = Self::reserve(ask, need, least, most).await?;
         let granted = u64::try_from(spend.reserved.micros).unwrap_or(0);
         let output = ask.price.output_for(granted, need.input_tokens) / need.choices.max(1);
-        Ok((spend, output.min(need.output_tokens)))
+        let output = output.min(need.output_tokens);
+        spend.output_tokens = output.saturating_mul(need.choices);
+        Ok((spend, output))
     }
 
     async fn reserve(ask: &Ask<'_>, need: &Need, least: u64, most: u64) -> Result<Self, NoRoom> {
@@ -104,8 +110,9 @@ impl Spend {
             Error::Conflict { code, detail } => NoRoom::Standing(format!("{code}: {detail}")),
             other => NoRoom::Store(other),
         })?;
-        let input_tokens = need.input_tokens;
-        Ok(Self { reserved, price: ask.price.clone(), input_tokens })
+        let output_tokens = need.output_tokens.saturating_mul(need.choices);
+        let (price, input_tokens, choices) = (ask.price.clone(), need.input_tokens, need.choices);
+        Ok(Self { reserved, price, input_tokens, output_tokens, choices })
     }
 
     /// Says in the log that an answer was bounded more tightly than was asked for.

@@ -1,4 +1,9 @@
 //! Replaces a reservation by what the call cost.
+//!
+//! A vendor charges for what its model wrote, not for what was heard of it. Where the end of an answer was not
+//! seen, its output is taken to be as long as the bytes that came tell, or as long as a fast model writes in the
+//! time that it had, whichever is more. Of an answer that comes in one piece nothing is heard before all of it is
+//! written, however long the vendor goes on after its reader is gone: without it the whole reservation is spent.
 
 use std::time::Duration;
 
@@ -17,6 +22,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Bytes of a streamed answer for one token of output, when nothing else tells: fewer than streams really have,
 /// because of what stands around each piece of text.
 const BYTES_PER_TOKEN: u64 = 3;
+/// How long a vendor goes on writing before it notices that nobody reads.
+const NOTICED_AFTER: Duration = Duration::from_secs(1);
 
 /// What became of a call.
 #[derive(Debug)]
@@ -25,8 +32,21 @@ pub(crate) enum Outcome {
     NotSent,
     /// The vendor answered with an error, which costs nothing.
     Refused,
-    /// The vendor had it; this much was seen of the answer.
+    /// The vendor answered and said what it used.
     Answered(Seen),
+    /// The vendor had it, and what it used was not heard.
+    Cut(Cut),
+}
+
+/// A call whose usage was not heard.
+#[derive(Debug)]
+pub(crate) struct Cut {
+    /// This much was seen of the answer.
+    pub(crate) seen: Seen,
+    /// How long the vendor had.
+    pub(crate) lasted: Duration,
+    /// Whether the answer came as it was written.
+    pub(crate) streamed: bool,
 }
 
 /// What a call cost, as it is recorded.
@@ -70,21 +90,33 @@ impl Spend {
         match outcome {
             Outcome::NotSent => (0, Usage::default(), "not_sent"),
             Outcome::Refused => (0, Usage::default(), "refused"),
-            Outcome::Answered(seen) if seen.is_final => {
-                (micros(self.price.cost(&seen.usage)), seen.usage, "usage")
+            Outcome::Answered(seen) => (micros(self.price.cost(&seen.usage)), seen.usage, "usage"),
+            Outcome::Cut(cut) if !cut.streamed => {
+                let usage = Usage { input_tokens: self.input_tokens, ..Usage::default() };
+                (self.reserved.micros, usage, "reservation")
             }
-            Outcome::Answered(seen) => {
-                let output = seen.usage.output_tokens.max(seen.size_bytes.div_ceil(BYTES_PER_TOKEN));
-                let usage = Usage { output_tokens: output, ..seen.usage };
+            Outcome::Cut(Cut { seen, lasted, .. }) => {
+                let heard = seen.usage.output_tokens.max(seen.size_bytes.div_ceil(BYTES_PER_TOKEN));
+                let written = self.written_in(*lasted);
+                let known_by = if written > heard { "time" } else { "bytes" };
+                let output_tokens = heard.max(written).min(self.output_tokens);
+                let usage = Usage { output_tokens, ..seen.usage };
                 let (usage, cost) = if seen.has_input {
                     (usage, self.price.cost(&usage))
                 } else {
                     let usage = Usage { input_tokens: self.input_tokens, ..usage };
-                    (usage, self.price.most(self.input_tokens, output))
+                    (usage, self.price.most(self.input_tokens, usage.output_tokens))
                 };
-                (micros(cost).min(self.reserved.micros), usage, "bytes")
+                (micros(cost).min(self.reserved.micros), usage, known_by)
             }
         }
+    }
+
+    /// How many tokens the model can have written in some time.
+    fn written_in(&self, time: Duration) -> u64 {
+        let millis = u64::try_from((time + NOTICED_AFTER).as_millis()).unwrap_or(u64::MAX);
+        let each = millis.saturating_mul(self.price.tokens_per_second).div_ceil(1000);
+        each.saturating_mul(self.choices.max(1))
     }
 }
 

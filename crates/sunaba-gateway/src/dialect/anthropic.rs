@@ -3,8 +3,10 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{Dialect, Vendor, add_line, frame, pieces};
-use crate::script::{Block, Conversation, OfferedTool, Reply, Said, Speaker, StopReason, ToolKind};
+use super::gather::Gather;
+use super::{Detail, Dialect, Vendor, add_line, frame, pieces};
+use crate::json::Lazy;
+use crate::script::{Block, Conversation, OfferedTool, Reply, Speaker, StopReason, ToolKind};
 use crate::usage::{Seen, Usage};
 
 /// The Anthropic Messages dialect.
@@ -24,28 +26,23 @@ impl Dialect for Anthropic {
         &["max_tokens"]
     }
 
-    fn read(&self, body: &[u8]) -> Result<Conversation, String> {
-        let request: Value = serde_json::from_slice(body).map_err(|error| format!("not JSON: {error}"))?;
-        let messages = request["messages"].as_array().ok_or("messages: must be a list")?;
-        let tools = request["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let mut read = Conversation {
-            model: request["model"].as_str().unwrap_or_default().to_owned(),
-            system: words(&request["system"]),
-            tools: tools.iter().filter_map(read_tool).collect(),
-            streamed: request["stream"].as_bool().unwrap_or(false),
+    fn read(&self, body: &[u8], detail: Detail) -> Result<Conversation, String> {
+        let names = ["model", "system", "stream", "messages", "tools"];
+        let [model, system, stream, messages, tools] = Lazy::parse(body)?.pick(names)?;
+        let read = Conversation {
+            model: model.text().unwrap_or_default().into_owned(),
+            streamed: stream.is_true(),
             usage_in_stream: true,
             size_bytes: body.len(),
             ..Conversation::default()
         };
-        for message in messages {
-            // Clients also say what belongs to the system between two messages.
-            if message["role"] == "system" {
-                add_line(&mut read.system, &words(&message["content"]));
-            } else {
-                read.messages.push(read_message(message)?);
-            }
+        let mut gather = Gather::new(detail, read);
+        gather.system(&words(system)?);
+        gather.tools(tools, read_tool)?;
+        if !messages.each(|message| read_message(message, &mut gather))? {
+            return Err("messages: must be a list".to_owned());
         }
-        Ok(read)
+        Ok(gather.done())
     }
 
     fn error(&self, kind: &str, message: &str) -> Value {
@@ -96,9 +93,11 @@ impl Dialect for Anthropic {
     }
 }
 
-/// Takes over the counts that a `usage` object names.
+/// Takes over the counts that a `usage` object names. Where the vendor sampled more than once, the passes stand
+/// in `iterations`, and not all of them in the counts beside it.
 fn take_usage(usage: &Value, seen: &mut Seen) {
     let counts = &mut seen.usage;
+    let passes = usage["iterations"].as_array().map(Vec::as_slice).unwrap_or_default();
     let fields = [
         ("input_tokens", &mut counts.input_tokens),
         ("output_tokens", &mut counts.output_tokens),
@@ -109,9 +108,13 @@ fn take_usage(usage: &Value, seen: &mut Seen) {
         if let Some(said) = usage[name].as_u64() {
             *count = said;
         }
+        let all = passes.iter().filter_map(|pass| pass[name].as_u64()).fold(0, u64::saturating_add);
+        *count = (*count).max(all);
     }
-    if let Some(long) = usage["cache_creation"]["ephemeral_1h_input_tokens"].as_u64() {
-        counts.cache_write_long_tokens = long.min(counts.cache_write_tokens);
+    let long = |usage: &Value| usage["cache_creation"]["ephemeral_1h_input_tokens"].as_u64();
+    let all = passes.iter().filter_map(long).fold(0, u64::saturating_add);
+    if let Some(long) = long(usage).or((all > 0).then_some(all)) {
+        counts.cache_write_long_tokens = long.max(all).min(counts.cache_write_tokens);
     }
     seen.has_input |= usage["input_tokens"].is_u64();
 }
@@ -193,40 +196,56 @@ fn stream_block(events: &mut Vec<Value>, index: usize, block: &Block) {
     events.push(json!({"type": "content_block_stop", "index": index}));
 }
 
-fn read_message(message: &Value) -> Result<Said, String> {
-    let by = match message["role"].as_str() {
+fn read_message(message: Lazy<'_>, gather: &mut Gather) -> Result<(), String> {
+    let [role, content] = message.pick(["role", "content"])?;
+    let by = match role.text().as_deref() {
         Some("user") => Speaker::User,
         Some("assistant") => Speaker::Assistant,
+        // Clients also say what belongs to the system between two messages.
+        Some("system") => {
+            gather.system(&words(content)?);
+            return Ok(());
+        }
         _ => return Err("messages: every role is user, assistant or system".to_owned()),
     };
-    let mut said = Said { by, text: words(&message["content"]), tool_results: String::new() };
-    for block in message["content"].as_array().map(Vec::as_slice).unwrap_or_default() {
-        if block["type"] == "tool_result" {
-            add_line(&mut said.tool_results, &words(&block["content"]));
+    let mut tool_results = String::new();
+    content.each(|block| {
+        let [kind, content] = block.pick(["type", "content"])?;
+        if kind.is_text("tool_result") {
+            add_line(&mut tool_results, &words(content)?);
         }
-    }
-    Ok(said)
+        Ok(())
+    })?;
+    gather.say(by, words(content)?, tool_results)
 }
 
-fn read_tool(tool: &Value) -> Option<OfferedTool> {
-    let properties = tool["input_schema"]["properties"].as_object().cloned().unwrap_or_default();
-    let name = tool["name"].as_str()?.to_owned();
-    Some(OfferedTool { name, properties, kind: ToolKind::Function, namespace: None })
+fn read_tool(gather: &mut Gather, tool: Lazy<'_>) -> Result<(), String> {
+    let [name, schema] = tool.pick(["name", "input_schema"])?;
+    let Some(name) = name.text() else { return Ok(()) };
+    let properties = gather.properties(schema)?;
+    gather.offer(OfferedTool {
+        name: name.into_owned(),
+        properties,
+        kind: ToolKind::Function,
+        namespace: None,
+    });
+    Ok(())
 }
 
 /// The words of a text or of a list of blocks.
-fn words(content: &Value) -> String {
-    match content {
-        Value::String(text) => text.clone(),
-        Value::Array(blocks) => {
-            let mut text = String::new();
-            for block in blocks.iter().filter(|block| block["type"] == "text") {
-                add_line(&mut text, block["text"].as_str().unwrap_or_default());
-            }
-            text
-        }
-        _ => String::new(),
+fn words(content: Lazy<'_>) -> Result<String, String> {
+    if let Some(text) = content.text() {
+        return Ok(text.into_owned());
     }
+    let mut said = String::new();
+    content.each(|block| {
+        let [kind, text] = block.pick(["type", "text"])?;
+        if kind.is_text("text") {
+            add_line(&mut said, &text.text().unwrap_or_default());
+        }
+        Ok(())
+    })?;
+    Ok(said)
 }
 
 #[cfg(test)]
@@ -250,19 +269,19 @@ mod tests {
             ],
             "tools": [{"name": "Bash", "input_schema": {"properties": {"command": {"type": "string"}}}}],
         });
-        let read = Anthropic.read(body.to_string().as_bytes()).unwrap();
+        let read = Anthropic.read(body.to_string().as_bytes(), Detail::Whole).unwrap();
         assert_eq!((read.system.as_str(), read.streamed), ("be\ngood\nnow", true));
         assert_eq!(read.messages.len(), 3);
         assert_eq!(read.messages[2].text, "and stop");
         assert_eq!(read.messages[2].tool_results, "out");
         assert!(read.tools[0].properties.contains_key("command"));
-        assert!(Anthropic.read(b"{}").is_err());
+        assert!(Anthropic.read(b"{}", Detail::Whole).is_err());
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_read_or_refused_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-            let _ = Anthropic.read(&bytes);
+            let _ = Anthropic.read(&bytes, Detail::Whole);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! How vendors word requests and answers. The script and the recording speak none of these.
 
 mod anthropic;
+mod gather;
 mod openai;
 
 use bytes::Bytes;
@@ -32,6 +33,15 @@ impl Vendor {
     }
 }
 
+/// How much of a request is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Detail {
+    /// What a script looks at: every word.
+    Whole,
+    /// What is needed to pass it on.
+    Outline,
+}
+
 /// A vendor's way of wording requests and answers.
 pub(crate) trait Dialect: std::fmt::Debug + Send + Sync {
     /// Its name in events.
@@ -40,8 +50,8 @@ pub(crate) trait Dialect: std::fmt::Debug + Send + Sync {
     fn vendor(&self) -> Vendor;
     /// The fields that bound an answer's tokens; the first is the one to add.
     fn output_fields(&self) -> &'static [&'static str];
-    /// Reads a request; the error says what is wrong with it.
-    fn read(&self, body: &[u8]) -> Result<Conversation, String>;
+    /// Reads a request, keeping no more of it than its text; the error says what is wrong with it.
+    fn read(&self, body: &[u8], detail: Detail) -> Result<Conversation, String>;
     /// An error's body.
     fn error(&self, kind: &str, message: &str) -> Value;
     /// An answer in one piece.

@@ -10,6 +10,7 @@
 //! asks for there, is between it and the host that was allowed.
 
 mod address;
+mod book;
 mod dial;
 mod forward;
 mod headers;
@@ -35,8 +36,9 @@ use tokio::task::JoinSet;
 
 pub use address::{Resolve, SystemResolver};
 
+use book::{Outcome, Verdict};
 use dial::{Dialled, Failed};
-use ledger::{Ledger, Outcome, Verdict};
+use ledger::Ledger;
 use request::Target;
 use terms::TermsCache;
 use traffic::Outside;
@@ -189,7 +191,8 @@ impl Egress {
         }
     }
 
-    /// Decides, writes the decision down and dials; what is not to be is an answer.
+    /// Decides, dials and writes down what came of it, all before the client hears anything; what is not to be is
+    /// an answer.
     async fn way_to(
         &self,
         id: &SandboxId,

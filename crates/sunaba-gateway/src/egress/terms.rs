@@ -9,7 +9,7 @@ use sunaba_store::Store;
 use sunaba_types::{Egress, SandboxId};
 use tokio::time::{Instant, timeout};
 
-use super::ledger::Verdict;
+use super::book::Verdict;
 use super::request::Target;
 use crate::Caller;
 use crate::standing::{self, NoStanding};

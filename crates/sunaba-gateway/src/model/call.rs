@@ -1,8 +1,8 @@
 //! One call from its arrival to its record.
 //!
-//! The work is done in a task of its own, from the first look at the store on:
-//! a client that goes away at any moment leaves no reservation unsettled and no
-//! call unrecorded.
+//! Whether the sandbox has any say is looked at before its body is read. From the
+//! last byte of that on the work is done in a task of its own: a client that goes
+//! away at any moment leaves no reservation unsettled and no call unrecorded.
 
 use std::time::Instant;
 
@@ -15,8 +15,9 @@ use sunaba_types::{BlobHash, Sandbox};
 use tokio::sync::oneshot;
 
 use super::{Asked, Refusal, scripted};
+use crate::bodies::{Bodies, Held};
 use crate::budget::{Ask, Outcome, Spend};
-use crate::dialect::{Dialect, Vendor};
+use crate::dialect::{Detail, Dialect, Vendor};
 use crate::record::{self, ModelCall};
 use crate::script::{Conversation, DEFAULT_SCRIPT, Script, estimate_tokens};
 use crate::standing;
@@ -26,6 +27,9 @@ use crate::{Caller, GatewayState};
 
 /// What is recorded when the client did not wait for its answer.
 pub(crate) const GONE: &str = "the client went away before the answer was complete";
+
+/// Longest name of a model that is looked up.
+const MODEL_NAME_MAX_BYTES: usize = 256;
 
 /// A call under way.
 #[derive(Debug)]
@@ -55,23 +59,29 @@ pub(super) async fn answer(
     path: &'static str,
     asked: Asked,
 ) -> Response {
-    let (caller, letter) = match opened(path, asked) {
-        Ok(opened) => opened,
-        Err(refusal) => return refusal.response(dialect),
-    };
+    let Some((caller, slot)) = asked.caller else { return nobody().response(dialect) };
     let record = ModelCall { dialect: dialect.name().to_owned(), ..ModelCall::default() };
-    let call = Call { state, caller, dialect, record, spend: None, started: Instant::now() };
+    let mut call = Call { state, caller, dialect, record, spend: None, started: Instant::now() };
     let (head, answered) = oneshot::channel();
     let tasks = call.state.tasks.clone();
-    tasks.spawn(call.run(letter, head));
+    // Whether it has any say is asked before a byte of the body is taken.
+    match call.source().await {
+        Ok(source) => {
+            let (body, held) = match call.state.bodies.collect(&slot, asked.body).await {
+                Ok(collected) => collected,
+                Err(refusal) => return refusal.response(dialect),
+            };
+            let letter = Letter { path, query: asked.query, headers: asked.headers, body };
+            call.started = Instant::now();
+            tasks.spawn(call.run(source, letter, held, head));
+        }
+        Err(refusal) => drop(tasks.spawn(async move { call.refuse(&refusal, head).await })),
+    }
     answered.await.unwrap_or_else(|_| Refusal::unavailable().response(dialect))
 }
 
-fn opened(path: &'static str, asked: Asked) -> Result<(Caller, Letter), Refusal> {
-    let unknown = || Refusal::new(StatusCode::UNAUTHORIZED, "authentication_error", "no sandbox is asking");
-    let caller = asked.caller.ok_or_else(unknown)?;
-    let body = asked.body.map_err(|error| Refusal::too_large(&error))?;
-    Ok((caller, Letter { path, query: asked.query, headers: asked.headers, body }))
+fn nobody() -> Refusal {
+    Refusal::new(StatusCode::UNAUTHORIZED, "authentication_error", "no sandbox is asking")
 }
 
 /// Answers how many tokens a request has.
@@ -80,35 +90,42 @@ pub(super) async fn count_tokens(
     dialect: &'static dyn Dialect,
     asked: Asked,
 ) -> Response {
-    let (caller, letter) = match opened("/v1/messages/count_tokens", asked) {
-        Ok(opened) => opened,
-        Err(refusal) => return refusal.response(dialect),
+    counted(state, dialect, asked).await.unwrap_or_else(|refusal| refusal.response(dialect))
+}
+
+async fn counted(
+    state: GatewayState,
+    dialect: &'static dyn Dialect,
+    asked: Asked,
+) -> Result<Response, Refusal> {
+    let (caller, slot) = asked.caller.ok_or_else(nobody)?;
+    let (_, source) = source_of(&state, &caller, dialect).await?;
+    let (body, held) = state.bodies.collect(&slot, asked.body).await?;
+    let (path, size) = ("/v1/messages/count_tokens", body.len());
+    let letter = Letter { path, query: asked.query, headers: asked.headers, body: body.clone() };
+    Bodies::read(&state, size, move || {
+        dialect.read(&body, Detail::Outline).map(drop).map_err(Refusal::invalid)
+    })
+    .await?;
+    let answer = match source {
+        Source::Script(_) => axum::Json(json!({"input_tokens": estimate_tokens(size)})).into_response(),
+        Source::Upstream(key) => upstream::count_tokens(&state, dialect, &key, letter).await,
     };
-    let source = match dialect.read(&letter.body).map_err(Refusal::invalid) {
-        Ok(_) => source_of(&state, &caller, dialect).await,
-        Err(refusal) => Err(refusal),
-    };
-    match source {
-        Ok((_, Source::Script(_))) => {
-            axum::Json(json!({"input_tokens": estimate_tokens(letter.body.len())})).into_response()
-        }
-        Ok((_, Source::Upstream(key))) => upstream::count_tokens(&state, dialect, &key, letter).await,
-        Err(refusal) => refusal.response(dialect),
-    }
+    drop(held);
+    Ok(answer)
 }
 
 /// Lists the models that answer: the script under the name it was started with, or the vendor's.
 pub(super) async fn models(state: GatewayState, dialect: &'static dyn Dialect, asked: Asked) -> Response {
-    let (caller, letter) = match opened("/v1/models", asked) {
-        Ok(opened) => opened,
-        Err(refusal) => return refusal.response(dialect),
-    };
+    let Some((caller, _slot)) = asked.caller else { return nobody().response(dialect) };
     match source_of(&state, &caller, dialect).await {
         Ok((sandbox, Source::Script(_))) => {
             let model = json!({"id": sandbox.model, "object": "model", "created": 0, "owned_by": "sunaba"});
             axum::Json(json!({"object": "list", "data": [model]})).into_response()
         }
         Ok((_, Source::Upstream(key))) => {
+            let (path, body) = ("/v1/models", Bytes::new());
+            let letter = Letter { path, query: asked.query, headers: asked.headers, body };
             upstream::pass(&state, dialect, &key, http::Method::GET, letter).await
         }
         Err(refusal) => refusal.response(dialect),
@@ -116,30 +133,40 @@ pub(super) async fn models(state: GatewayState, dialect: &'static dyn Dialect, a
 }
 
 impl Call {
-    async fn run(mut self, letter: Letter, head: oneshot::Sender<Response>) {
-        let admitted = match self.admit(&letter.body).await {
-            Ok(admitted) => admitted,
+    /// Finds who answers, noting it for the record.
+    async fn source(&mut self) -> Result<Source, Refusal> {
+        let sandbox = standing::check(&*self.state.config.store, &self.caller).await?;
+        self.record.answered_by.clone_from(&sandbox.model);
+        source_for(&self.state, &sandbox, self.dialect).await
+    }
+
+    async fn run(mut self, source: Source, letter: Letter, held: Held, head: oneshot::Sender<Response>) {
+        let detail = if matches!(source, Source::Script(_)) { Detail::Whole } else { Detail::Outline };
+        let conversation = match self.read(&letter.body, detail).await {
+            Ok(conversation) => conversation,
             Err(refusal) => return self.refuse(&refusal, head).await,
         };
-        match admitted {
-            (conversation, Source::Script(script)) => {
+        match source {
+            Source::Script(script) => {
+                drop(letter);
                 scripted::answer(self, &script, &conversation, head).await;
+                drop(held);
             }
-            (conversation, Source::Upstream(key)) => {
-                upstream::relay(self, &conversation, &key, letter, head).await;
-            }
+            Source::Upstream(key) => upstream::relay(self, conversation, &key, letter, held, head).await,
         }
     }
 
-    /// Reads the request and finds who answers it, noting for the record what is learnt on the way.
-    async fn admit(&mut self, body: &[u8]) -> Result<(Conversation, Source), Refusal> {
-        let conversation = self.dialect.read(body).map_err(Refusal::invalid)?;
+    /// Reads the request, noting for the record what is learnt on the way.
+    async fn read(&mut self, body: &Bytes, detail: Detail) -> Result<Conversation, Refusal> {
+        let (dialect, body, size) = (self.dialect, body.clone(), body.len());
+        let read = move || dialect.read(&body, detail).map_err(Refusal::invalid);
+        let conversation = Bodies::read(&self.state, size, read).await?;
+        if conversation.model.len() > MODEL_NAME_MAX_BYTES {
+            return Err(Refusal::invalid("model: no model has so long a name"));
+        }
         self.record.model.clone_from(&conversation.model);
-        self.record.message_count = conversation.messages.len();
-        let sandbox = standing::check(&*self.state.config.store, &self.caller).await?;
-        self.record.answered_by.clone_from(&sandbox.model);
-        let source = source_for(&self.state, &sandbox, self.dialect).await?;
-        Ok((conversation, source))
+        self.record.message_count = conversation.message_count;
+        Ok(conversation)
     }
 
     /// Scripts cost what the table says, usually nothing; their calls are counted all the same.

@@ -7,7 +7,6 @@ mod scripted;
 use std::convert::Infallible;
 
 use axum::body::Body;
-use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, Request, State};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -15,6 +14,7 @@ use http::{HeaderMap, StatusCode};
 use serde_json::json;
 use tokio::sync::mpsc;
 
+use crate::admission::Slot;
 use crate::dialect::{Anthropic, Chat, Dialect, Responses};
 use crate::{Caller, GatewayState};
 
@@ -24,23 +24,23 @@ pub(crate) use refusal::Refusal;
 /// How many pieces of a streamed answer may wait for a slow reader.
 pub(crate) const PIECES_WAITING: usize = 16;
 
-/// A request to a model as it arrived.
+/// A request to a model as it arrived, its body not yet read.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    pub(crate) caller: Option<Caller>,
+    pub(crate) caller: Option<(Caller, Slot)>,
     pub(crate) query: Option<String>,
     pub(crate) headers: HeaderMap,
-    pub(crate) body: Result<Bytes, BytesRejection>,
+    pub(crate) body: Body,
 }
 
 impl FromRequest<GatewayState> for Asked {
     type Rejection = Infallible;
 
-    async fn from_request(request: Request, state: &GatewayState) -> Result<Self, Infallible> {
-        let caller = request.extensions().get::<Caller>().cloned();
-        let query = request.uri().query().map(str::to_owned);
-        let headers = request.headers().clone();
-        Ok(Self { caller, query, headers, body: Bytes::from_request(request, state).await })
+    async fn from_request(request: Request, _: &GatewayState) -> Result<Self, Infallible> {
+        let (parts, body) = request.into_parts();
+        let caller = parts.extensions.get::<Caller>().cloned().zip(parts.extensions.get::<Slot>().cloned());
+        let query = parts.uri.query().map(str::to_owned);
+        Ok(Self { caller, query, headers: parts.headers, body })
     }
 }
 

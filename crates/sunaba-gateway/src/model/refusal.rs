@@ -1,8 +1,7 @@
 //! Answers that no model gave, in the words of the dialect that was asked in.
 
-use axum::extract::rejection::BytesRejection;
 use axum::response::{IntoResponse, Response};
-use http::StatusCode;
+use http::{HeaderValue, StatusCode, header};
 
 use crate::dialect::Dialect;
 use crate::standing::NoStanding;
@@ -25,8 +24,15 @@ impl Refusal {
         Self::new(StatusCode::BAD_REQUEST, "invalid_request_error", message)
     }
 
-    pub(crate) fn too_large(error: &BytesRejection) -> Self {
-        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", error.body_text())
+    pub(crate) fn too_large(max_bytes: usize) -> Self {
+        let words = format!("a request has at most {max_bytes} bytes");
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", words)
+    }
+
+    /// All sandboxes together ask for more than there is room for.
+    pub(crate) fn busy() -> Self {
+        let words = "too many large requests are under way; try again later";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "api_error", words)
     }
 
     pub(crate) fn unavailable() -> Self {
@@ -34,7 +40,12 @@ impl Refusal {
     }
 
     pub(crate) fn response(&self, dialect: &dyn Dialect) -> Response {
-        (self.status, axum::Json(dialect.error(&self.kind, &self.message))).into_response()
+        let mut response =
+            (self.status, axum::Json(dialect.error(&self.kind, &self.message))).into_response();
+        if matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
     }
 }
 

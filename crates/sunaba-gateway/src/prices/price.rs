@@ -9,6 +9,11 @@ const IMAGE_TOKENS_DEFAULT: u64 = 5_000;
 /// Highest price that is taken, in dollars per million tokens: beyond it somebody mistook the unit.
 const PRICE_MAX_USD: f64 = 100_000.0;
 
+/// How fast a model writes at most, in tokens per second, by what a million of its tokens cost: cheap models are
+/// the fast ones. Generous, because a call that is cut is charged by it.
+const SPEEDS: [(f64, u64); 2] = [(2.0, 1_000), (9.0, 400)];
+const SPEED_OF_DEAR_ONES: u64 = 200;
+
 /// One entry of a price file, in US dollars per million tokens.
 #[derive(Debug, Clone, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -25,6 +30,8 @@ pub(super) struct PriceSpec {
     max_output: Option<u64>,
     /// Most tokens that one image counts for.
     image_tokens: Option<u64>,
+    /// How fast it writes at most; by its price, when left out.
+    tokens_per_second: Option<u64>,
     /// What a request with more input than this costs instead, all of it.
     over: Option<OverSpec>,
 }
@@ -49,6 +56,8 @@ pub(crate) struct Price {
     pub(crate) max_output: u64,
     /// Most tokens that one image counts for.
     pub(crate) image_tokens: u64,
+    /// How fast it writes at most.
+    pub(crate) tokens_per_second: u64,
 }
 
 /// Thousandths of a millionth of a dollar, for one token.
@@ -73,7 +82,8 @@ impl Price {
             return Err("max_output is a number of tokens from 1".to_owned());
         }
         let image_tokens = spec.image_tokens.unwrap_or(IMAGE_TOKENS_DEFAULT);
-        Ok(Self { usual, over: over.transpose()?, max_output, image_tokens })
+        let tokens_per_second = spec.tokens_per_second.unwrap_or_else(|| speed(spec.output));
+        Ok(Self { usual, over: over.transpose()?, max_output, image_tokens, tokens_per_second })
     }
 
     /// What the tokens of a call cost, in millionths of a dollar, rounded up.
@@ -118,6 +128,11 @@ impl Rates {
     fn dearest_input(&self) -> u64 {
         self.input.max(self.cache_read).max(self.cache_write).max(self.cache_write_long)
     }
+}
+
+fn speed(output_price: f64) -> u64 {
+    let fitting = SPEEDS.iter().find(|(below, _)| output_price < *below);
+    fitting.map_or(SPEED_OF_DEAR_ONES, |(_, speed)| *speed)
 }
 
 fn rates(

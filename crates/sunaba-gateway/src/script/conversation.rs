@@ -44,7 +44,10 @@ pub(crate) enum ToolKind {
 pub(crate) struct Conversation {
     pub(crate) model: String,
     pub(crate) system: String,
+    /// What was said; empty where only an outline was read.
     pub(crate) messages: Vec<Said>,
+    /// How many messages there are.
+    pub(crate) message_count: usize,
     pub(crate) tools: Vec<OfferedTool>,
     pub(crate) streamed: bool,
     /// Whether a streamed answer tells its usage.

@@ -227,6 +227,7 @@ mod tests {
             model: "m".into(),
             system: "You are an agent".into(),
             messages: history.to_vec(),
+            message_count: history.len(),
             tools: vec![tool("Bash", &["command"]), tool("Write", &["file_path", "content"])],
             streamed: false,
             usage_in_stream: false,

@@ -3,9 +3,13 @@
 //! Nothing is buffered. The request goes on byte for byte unless the budget, the
 //! accounting or the egress rules need a field changed ([`plan`]).
 
+mod carry;
 mod fields;
 mod headers;
+mod known;
+mod media;
 mod outside;
+mod part;
 mod plan;
 mod quota;
 mod strip;
@@ -13,20 +17,19 @@ mod strip;
 use std::time::Duration;
 
 use axum::response::Response;
-use bytes::Bytes;
-use http::{Method, StatusCode, header};
+use http::{Method, StatusCode};
 use secrecy::SecretString;
-use serde_json::{Value, json};
-use tokio::sync::{mpsc, oneshot};
+use serde_json::Value;
+use tokio::sync::oneshot;
 
-use crate::budget::{Ask, NoRoom, Outcome, Spend};
+use crate::GatewayState;
+use crate::bodies::{Bodies, Held};
+use crate::budget::{Ask, NoRoom, Spend};
 use crate::dialect::Dialect;
-use crate::model::{Call, GONE, Letter, PIECES_WAITING, Refusal, body_of};
+use crate::model::{Call, Letter, Refusal};
 use crate::script::Conversation;
-use crate::usage::{Meter, Seen};
-use crate::{GatewayState, record};
+use carry::{Sending, send};
 use plan::Plan;
-use strip::Strip;
 
 /// How long a vendor may take to count a request's tokens.
 const COUNT_PATIENCE: Duration = Duration::from_secs(10);
@@ -36,36 +39,42 @@ const PASSED_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// Sends a call on and its answer back.
 pub(crate) async fn relay(
     mut call: Call,
-    conversation: &Conversation,
+    conversation: Conversation,
     key: &SecretString,
     mut letter: Letter,
+    held: Held,
     head: oneshot::Sender<Response>,
 ) {
-    match prepare(&mut call, conversation, key, &letter).await {
+    let streamed = conversation.streamed;
+    let (request, hides_usage) = match prepare(&mut call, conversation, key, &letter).await {
         Ok(plan) => {
             letter.body = plan.body();
             call.record.removed_tools.clone_from(&plan.removed_tools);
-            let Some(request) = request_to(&call.state, call.dialect, key, Method::POST, letter) else {
-                return call.refuse(&unusable_key(), head).await;
-            };
-            send(call, request, plan.hides_usage, head).await;
+            call.record.removed_fields = plan.left_out().to_vec();
+            (request_to(&call.state, call.dialect, key, Method::POST, letter), plan.hides_usage)
         }
-        Err(refusal) => call.refuse(&refusal, head).await,
+        Err(refusal) => return call.refuse(&refusal, head).await,
+    };
+    match request {
+        Some(request) => send(call, Sending { request, streamed, hides_usage, held }, head).await,
+        None => call.refuse(&unusable_key(), head).await,
     }
 }
 
 /// Finds the price and reserves room; bounds the answer by what is left.
 async fn prepare(
     call: &mut Call,
-    conversation: &Conversation,
+    conversation: Conversation,
     key: &SecretString,
     letter: &Letter,
 ) -> Result<Plan, Refusal> {
     let state = call.state.clone();
-    let model = &conversation.model;
+    let model = &conversation.model.clone();
     let price = state.config.prices.find(model).ok_or_else(|| unknown_price(model))?;
-    let body = letter.body.clone();
-    let mut plan = Plan::new(call.dialect, conversation, body, price).map_err(Refusal::invalid)?;
+    let (dialect, body, its_price, size) =
+        (call.dialect, letter.body.clone(), price.clone(), letter.body.len());
+    let planned = move || Plan::new(dialect, &conversation, body, &its_price).map_err(Refusal::invalid);
+    let mut plan = Bodies::read(&state, size, planned).await?;
     let caller = call.caller.clone();
     let ask = Ask { state: &state, caller: &caller, dialect: call.dialect.name(), model, price };
     match Spend::reserve_whole(&ask, &plan.need).await {
@@ -114,9 +123,11 @@ pub(crate) async fn count_tokens(
     key: &SecretString,
     mut letter: Letter,
 ) -> Response {
-    match plan::kept_inside(dialect, &letter.body) {
+    let (body, size) = (letter.body.clone(), letter.body.len());
+    let kept = move || plan::kept_inside(dialect, &body).map_err(Refusal::invalid);
+    match Bodies::read(state, size, kept).await {
         Ok(body) => letter.body = body,
-        Err(words) => return Refusal::invalid(words).response(dialect),
+        Err(refusal) => return refusal.response(dialect),
     }
     pass(state, dialect, key, Method::POST, letter).await
 }
@@ -180,113 +191,4 @@ fn unusable_key() -> Refusal {
 fn out_of_reach(error: reqwest::Error) -> Refusal {
     let message = format!("the model's provider cannot be reached: {}", error.without_url());
     Refusal::new(StatusCode::BAD_GATEWAY, "api_error", message)
-}
-
-async fn send(
-    mut call: Call,
-    request: reqwest::RequestBuilder,
-    hides_usage: bool,
-    mut head: oneshot::Sender<Response>,
-) {
-    if head.is_closed() {
-        call.record.error = Some(GONE.to_owned());
-        return call.finish(Outcome::NotSent).await;
-    }
-    let sent = tokio::select! {
-        sent = request.send() => Some(sent),
-        () = head.closed() => None,
-    };
-    match sent {
-        Some(Ok(answer)) => carry(call, answer, hides_usage, head).await,
-        Some(Err(error)) => {
-            // Without a connection nothing was sent; after that the vendor may have begun.
-            let outcome = if error.is_connect() || error.is_builder() {
-                Outcome::NotSent
-            } else {
-                Outcome::Answered(Seen::default())
-            };
-            let refusal = out_of_reach(error);
-            tracing::warn!(sandbox_id = %call.caller.sandbox_id, reason = %refusal.message, "a model call failed");
-            call.record.status = refusal.status.as_u16();
-            call.record.error = Some(refusal.message.clone());
-            let response = refusal.response(call.dialect);
-            call.finish(outcome).await;
-            let _ = head.send(response);
-        }
-        None => {
-            call.record.status = StatusCode::BAD_GATEWAY.as_u16();
-            call.record.error = Some(GONE.to_owned());
-            call.finish(Outcome::Answered(Seen::default())).await;
-        }
-    }
-}
-
-/// Carries an answer back as it comes.
-async fn carry(
-    mut call: Call,
-    mut answer: reqwest::Response,
-    hides_usage: bool,
-    head: oneshot::Sender<Response>,
-) {
-    let status = answer.status();
-    let content_type = answer.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let streamed = content_type.is_some_and(|value| value.starts_with("text/event-stream"));
-    note_quota(&call, &answer).await;
-    let (sender, receiver) = mpsc::channel(PIECES_WAITING);
-    let mut response = Response::new(body_of(receiver));
-    *response.status_mut() = status;
-    *response.headers_mut() = headers::passed_back(call.dialect.vendor(), answer.headers());
-    call.record.status = status.as_u16();
-    let mut meter = Meter::new(call.dialect, streamed);
-    let mut strip = (hides_usage && streamed).then(Strip::default);
-    let mut error = head.send(response).is_err().then(|| GONE.to_owned());
-    while error.is_none() {
-        let piece = tokio::select! {
-            piece = answer.chunk() => piece,
-            () = sender.closed() => { error = Some(GONE.to_owned()); continue; }
-        };
-        match piece {
-            Ok(Some(bytes)) => {
-                call.note_first_byte();
-                meter.push(&bytes);
-                let bytes = strip.as_mut().map_or(bytes.clone(), |strip| strip.push(&bytes));
-                error = pass_on(&sender, bytes).await;
-            }
-            Ok(None) => {
-                if let Some(strip) = &mut strip {
-                    error = pass_on(&sender, strip.finish()).await;
-                }
-                break;
-            }
-            Err(broken) => {
-                let broken = broken.without_url().to_string();
-                // The client must see that the answer is not whole.
-                let _ = sender.send(Err(std::io::Error::other(broken.clone()))).await;
-                error = Some(format!("the answer broke off: {broken}"));
-            }
-        }
-    }
-    let seen = meter.finish();
-    call.record.error = error.or_else(|| seen.error.clone());
-    let outcome = if status.is_success() { Outcome::Answered(seen) } else { Outcome::Refused };
-    // Settled before the client sees the end, so that what it does next finds the room that is really left.
-    call.settle(&outcome).await;
-    drop(sender);
-    call.write_down().await;
-}
-
-/// Hands bytes to the reader; what is wrong, if it is gone.
-async fn pass_on(sender: &mpsc::Sender<std::io::Result<Bytes>>, bytes: Bytes) -> Option<String> {
-    if bytes.is_empty() {
-        return None;
-    }
-    sender.send(Ok(bytes)).await.is_err().then(|| GONE.to_owned())
-}
-
-/// Says in the log until when the vendor takes no more calls.
-async fn note_quota(call: &Call, answer: &reqwest::Response) {
-    let now = call.state.config.clock.now();
-    let Some(until) = quota::until(answer.status(), answer.headers(), now) else { return };
-    let payload = json!({"until": until, "dialect": call.dialect.name(), "model": call.record.model});
-    record::quota(&call.state, &call.caller.sandbox_id, &payload).await;
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::fields::Fields;
-use super::outside;
+use super::{known, media, outside};
 use crate::budget::Need;
 use crate::dialect::{Dialect, Vendor};
 use crate::prices::Price;
@@ -18,7 +18,6 @@ const ADDED_TOKENS: u64 = 500;
 pub(super) struct Plan {
     original: Bytes,
     fields: Fields,
-    is_changed: bool,
     /// The field that bounds the answer.
     output_field: &'static str,
     pub(super) need: Need,
@@ -35,42 +34,44 @@ impl Plan {
         body: Bytes,
         price: &Price,
     ) -> Result<Self, String> {
-        let mut fields = Fields::parse(&body)?;
-        outside::check_options(&fields)?;
-        let removed_tools = outside::remove_tools(dialect.vendor(), &mut fields);
-        let media = outside::find_media(&fields, price)?;
-        let mut is_changed = !removed_tools.is_empty();
+        let mut fields = Fields::parse(dialect, &body)?;
+        known::check_options(&mut fields)?;
+        let removed_tools = outside::remove_tools(dialect.vendor(), &mut fields)?;
+        let media = media::find(&fields, price)?;
         let hides_usage = conversation.streamed && !conversation.usage_in_stream;
         if hides_usage {
-            let mut options = fields.get("stream_options");
+            let mut options = fields.small("stream_options")?;
             if !options.is_object() {
                 options = json!({});
             }
             options["include_usage"] = json!(true);
             fields.set("stream_options", &options);
-            is_changed = true;
         }
-        let output_field = output_field(dialect, &fields);
+        let output_field = output_field(dialect, &fields)?;
         // A token is never less than a byte of text, so there are never more tokens than bytes.
         let text_bytes = u64::try_from(body.len()).unwrap_or(u64::MAX).saturating_sub(media.size_bytes);
         let need = Need {
             input_tokens: text_bytes + media.tokens + ADDED_TOKENS,
             output_tokens: asked_output(dialect, &fields)?.unwrap_or(price.max_output),
             choices: asked_choices(&fields)?,
-            thinking_tokens: fields.get("thinking")["budget_tokens"].as_u64().unwrap_or(0),
+            thinking_tokens: fields.small("thinking")?["budget_tokens"].as_u64().unwrap_or(0),
         };
-        Ok(Self { original: body, fields, is_changed, output_field, need, removed_tools, hides_usage })
+        Ok(Self { original: body, fields, output_field, need, removed_tools, hides_usage })
     }
 
     /// Bounds the answer more tightly.
     pub(super) fn lower_output(&mut self, tokens: u64) {
         self.fields.set(self.output_field, &json!(tokens));
-        self.is_changed = true;
     }
 
     /// What is sent: the client's own bytes when nothing had to be changed.
     pub(super) fn body(&self) -> Bytes {
-        if self.is_changed { self.fields.to_bytes() } else { self.original.clone() }
+        if self.fields.is_changed() { self.fields.to_bytes() } else { self.original.clone() }
+    }
+
+    /// What was left out because it is not known.
+    pub(super) fn left_out(&self) -> &[String] {
+        self.fields.left_out()
     }
 
     /// The request by which the vendor counts the input, and where it is sent; none where there is no such route.
@@ -105,24 +106,29 @@ impl Plan {
 }
 
 /// A request in which no model speaks, without what the vendor would do outside for it.
-pub(super) fn kept_inside(dialect: &dyn Dialect, body: &[u8]) -> Result<Bytes, String> {
-    let mut fields = Fields::parse(body)?;
-    outside::check_options(&fields)?;
-    outside::remove_tools(dialect.vendor(), &mut fields);
-    outside::find_media(&fields, &Price::default())?;
-    Ok(fields.to_bytes())
+pub(super) fn kept_inside(dialect: &dyn Dialect, body: &Bytes) -> Result<Bytes, String> {
+    let mut fields = Fields::parse(dialect, body)?;
+    known::check_options(&mut fields)?;
+    outside::remove_tools(dialect.vendor(), &mut fields)?;
+    media::find(&fields, &Price::default())?;
+    Ok(if fields.is_changed() { fields.to_bytes() } else { body.clone() })
 }
 
 /// The field that the request uses to bound its answer, or the one to add.
-fn output_field(dialect: &dyn Dialect, fields: &Fields) -> &'static str {
+fn output_field(dialect: &dyn Dialect, fields: &Fields) -> Result<&'static str, String> {
     let known = dialect.output_fields();
-    known.iter().find(|name| !fields.get(name).is_null()).unwrap_or(&known[0])
+    for name in known {
+        if !fields.small(name)?.is_null() {
+            return Ok(name);
+        }
+    }
+    Ok(known[0])
 }
 
 fn asked_output(dialect: &dyn Dialect, fields: &Fields) -> Result<Option<u64>, String> {
     let mut asked = None;
     for name in dialect.output_fields() {
-        match fields.get(name) {
+        match fields.small(name)? {
             Value::Null => {}
             // Two bounds on one answer: which of them counts is the vendor's secret.
             _ if asked.is_some() => return Err(format!("{name}: only one bound on the answer can be set")),
@@ -136,7 +142,7 @@ fn asked_output(dialect: &dyn Dialect, fields: &Fields) -> Result<Option<u64>, S
 }
 
 fn asked_choices(fields: &Fields) -> Result<u64, String> {
-    match fields.get("n") {
+    match fields.small("n")? {
         Value::Null => Ok(1),
         value => {
             value.as_u64().filter(|n| (1..=128).contains(n)).ok_or_else(|| "n: must be 1 to 128".to_owned())
@@ -147,11 +153,11 @@ fn asked_choices(fields: &Fields) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dialect::{Anthropic, Chat, Responses};
+    use crate::dialect::{Anthropic, Chat, Detail, Responses};
 
     fn plan(dialect: &dyn Dialect, request: &Value) -> Result<Plan, String> {
         let body = Bytes::from(request.to_string());
-        let conversation = dialect.read(&body)?;
+        let conversation = dialect.read(&body, Detail::Outline)?;
         let price = crate::PriceTable::built_in().find("gpt-5").unwrap().clone();
         Plan::new(dialect, &conversation, body, &price)
     }

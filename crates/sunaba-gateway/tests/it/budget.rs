@@ -142,14 +142,16 @@ async fn scripts_cost_what_the_table_says() {
 }
 
 #[tokio::test]
-async fn an_answer_that_breaks_off_costs_what_was_heard() {
+async fn an_answer_that_breaks_off_costs_what_can_have_been_written() {
     let (world, feed, mut stream) = in_mid_answer().await;
     feed.send(Err(std::io::Error::other("cut"))).await.unwrap();
     assert!(stream.next().await.unwrap().is_err());
     let call = world.events("gateway.model_call", 1).await.remove(0);
-    assert_eq!((&call["known_by"], &call["input_tokens"]), (&json!("bytes"), &json!(11)));
-    let expected = 11 + i64::try_from(START.len().div_ceil(3)).unwrap() * 10;
-    assert_eq!(world.spent().await, (expected, 0));
+    // A model writes more than was heard before it notices the end, but no more than the answer's bound.
+    assert_eq!((&call["known_by"], &call["input_tokens"]), (&json!("time"), &json!(11)));
+    assert_eq!(call["output_tokens"], 100, "{call}");
+    assert!(START.len().div_ceil(3) < 100);
+    assert_eq!(world.spent().await, (11 + 100 * 10, 0));
 }
 
 #[tokio::test]
@@ -160,7 +162,7 @@ async fn a_client_that_leaves_pays_for_what_was_sent() {
     assert!(call["error"].as_str().unwrap().contains("went away"), "{call}");
     assert!(world.spent().await.0 > 11);
 
-    // Before the first byte nothing but the input is known, and that counts in full.
+    // Of an answer in one piece nothing is known before all of it is written: it counts in full.
     let vendor = Vendor::held().await;
     let world = World::with_upstream(&vendor.address).await;
     let request = messages(100, false);
@@ -170,9 +172,9 @@ async fn a_client_that_leaves_pays_for_what_was_sent() {
         () = async { while vendor.heard("/v1/messages").is_empty() { tokio::time::sleep(Duration::from_millis(5)).await } } => {}
     }
     let call = world.events("gateway.model_call", 1).await.remove(0);
-    assert_eq!(call["known_by"], "bytes", "{call}");
+    assert_eq!((&call["known_by"], &call["cost_usd"]), (&json!("reservation"), &call["reserved_usd"]));
     let (spent, reserved) = world.spent().await;
-    assert!(spent >= 4000 && reserved == 0, "{spent} {reserved}");
+    assert!(spent >= 5000 && reserved == 0, "{spent} {reserved}");
     vendor.let_go();
 }
 

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up has failed")]
 
 mod budget;
+mod budget_cut;
 mod budget_recovery;
 mod budget_rules;
 mod egress;
@@ -10,6 +11,7 @@ mod fairness;
 mod git_fetch;
 mod git_push;
 mod git_room;
+mod hostile_bodies;
 mod openai_script;
 mod openai_upstream;
 mod script;

@@ -112,3 +112,24 @@ async fn tools_that_the_vendor_would_run_are_left_out_and_links_are_refused() {
     assert!(status == 400 && body.contains("egress"), "{body}");
     assert!(vendor.heard("/v1/messages/count_tokens").is_empty());
 }
+
+#[tokio::test]
+async fn options_that_are_not_known_are_left_out_and_other_models_are_refused() {
+    let vendor = Vendor::new().await;
+    let world = World::with_upstream(&vendor.address).await;
+    let mut request = json!({
+        "model": "claude-x", "max_tokens": 10, "messages": [], "sample_twice": true,
+        "context_management": {"edits": [{"type": "compact_20260112"}, {"type": "clear_thinking_20251015"}]},
+    });
+    assert_eq!(world.ask(&request).await.0, 200);
+    let sent = &vendor.heard("/v1/messages")[0].body;
+    assert_eq!(sent["context_management"], json!({"edits": [{"type": "clear_thinking_20251015"}]}));
+    assert!(sent.get("sample_twice").is_none(), "{sent}");
+    let calls = world.events("gateway.model_call", 1).await;
+    let left_out = json!(["sample_twice", "context_management.compact_20260112"]);
+    assert_eq!(calls[0]["removed_fields"], left_out);
+    request["fallbacks"] = json!([{"model": "claude-dear"}]);
+    let (status, body) = world.ask(&request).await;
+    assert!(status == 400 && body.contains("fallbacks: would let another model answer"), "{body}");
+    assert_eq!(vendor.heard("/v1/messages").len(), 1, "nothing was sent");
+}

@@ -3,9 +3,11 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::super::{Dialect, Vendor, add_line, pieces};
-use super::{call_id, error, fresh_id, is_added_context, now_seconds, properties, take_usage, words};
-use crate::script::{Block, Conversation, OfferedTool, Reply, Said, Speaker, StopReason, ToolCall, ToolKind};
+use super::super::gather::Gather;
+use super::super::{Detail, Dialect, Vendor, pieces};
+use super::{call_id, error, fresh_id, is_added_context, now_seconds, take_usage, words};
+use crate::json::Lazy;
+use crate::script::{Block, Conversation, OfferedTool, Reply, Speaker, StopReason, ToolCall, ToolKind};
 use crate::usage::{Seen, Usage};
 
 /// The Chat Completions dialect.
@@ -25,22 +27,23 @@ impl Dialect for Chat {
         &["max_completion_tokens", "max_tokens"]
     }
 
-    fn read(&self, body: &[u8]) -> Result<Conversation, String> {
-        let request: Value = serde_json::from_slice(body).map_err(|error| format!("not JSON: {error}"))?;
-        let messages = request["messages"].as_array().ok_or("messages: must be a list")?;
-        let tools = request["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let mut read = Conversation {
-            model: request["model"].as_str().unwrap_or_default().to_owned(),
-            tools: tools.iter().filter_map(read_tool).collect(),
-            streamed: request["stream"].as_bool().unwrap_or(false),
-            usage_in_stream: request["stream_options"]["include_usage"].as_bool().unwrap_or(false),
+    fn read(&self, body: &[u8], detail: Detail) -> Result<Conversation, String> {
+        let names = ["model", "stream", "stream_options", "messages", "tools"];
+        let [model, stream, options, messages, tools] = Lazy::parse(body)?.pick(names)?;
+        let [include_usage] = options.pick(["include_usage"])?;
+        let read = Conversation {
+            model: model.text().unwrap_or_default().into_owned(),
+            streamed: stream.is_true(),
+            usage_in_stream: include_usage.is_true(),
             size_bytes: body.len(),
             ..Conversation::default()
         };
-        for message in messages {
-            read_message(message, &mut read)?;
+        let mut gather = Gather::new(detail, read);
+        gather.tools(tools, read_tool)?;
+        if !messages.each(|message| read_message(message, &mut gather))? {
+            return Err("messages: must be a list".to_owned());
         }
-        Ok(read)
+        Ok(gather.done())
     }
 
     fn error(&self, kind: &str, message: &str) -> Value {
@@ -180,35 +183,31 @@ fn usage(usage: &Usage) -> Value {
     })
 }
 
-fn read_message(message: &Value, read: &mut Conversation) -> Result<(), String> {
-    let text = words(&message["content"]);
-    let said = match message["role"].as_str() {
-        Some("user") if is_added_context(&text) => {
-            add_line(&mut read.system, &text);
-            return Ok(());
-        }
-        Some("system" | "developer") => {
-            add_line(&mut read.system, &text);
-            return Ok(());
-        }
-        Some("user") => Said { by: Speaker::User, text, tool_results: String::new() },
-        Some("assistant") => Said { by: Speaker::Assistant, text, tool_results: String::new() },
-        Some("tool" | "function") => Said { by: Speaker::User, text: String::new(), tool_results: text },
+fn read_message(message: Lazy<'_>, gather: &mut Gather) -> Result<(), String> {
+    let [role, content] = message.pick(["role", "content"])?;
+    let text = words(content)?;
+    match role.text().as_deref() {
+        Some("system" | "developer") => gather.system(&text),
+        Some("user") if is_added_context(&text) => gather.system(&text),
+        Some("user") => gather.say(Speaker::User, text, String::new())?,
+        Some("assistant") => gather.say(Speaker::Assistant, text, String::new())?,
+        Some("tool" | "function") => gather.say(Speaker::User, String::new(), text)?,
         _ => {
             return Err("messages: every role is system, developer, user, assistant or tool".to_owned());
         }
-    };
-    read.messages.push(said);
+    }
     Ok(())
 }
 
-fn read_tool(tool: &Value) -> Option<OfferedTool> {
-    let (kind, described) = match tool["type"].as_str() {
-        Some("custom") => (ToolKind::Text, &tool["custom"]),
-        _ => (ToolKind::Function, &tool["function"]),
-    };
-    let name = described["name"].as_str()?.to_owned();
-    Some(OfferedTool { name, properties: properties(&described["parameters"]), kind, namespace: None })
+fn read_tool(gather: &mut Gather, tool: Lazy<'_>) -> Result<(), String> {
+    let [kind, custom, function] = tool.pick(["type", "custom", "function"])?;
+    let (kind, described) =
+        if kind.is_text("custom") { (ToolKind::Text, custom) } else { (ToolKind::Function, function) };
+    let [name, parameters] = described.pick(["name", "parameters"])?;
+    let Some(name) = name.text() else { return Ok(()) };
+    let properties = gather.properties(parameters)?;
+    gather.offer(OfferedTool { name: name.into_owned(), properties, kind, namespace: None });
+    Ok(())
 }
 
 #[cfg(test)]
@@ -233,19 +232,19 @@ mod tests {
                 {"type": "custom", "custom": {"name": "apply_patch"}},
             ],
         });
-        let read = Chat.read(body.to_string().as_bytes()).unwrap();
+        let read = Chat.read(body.to_string().as_bytes(), Detail::Whole).unwrap();
         assert_eq!((read.system.as_str(), read.streamed, read.usage_in_stream), ("be good", true, true));
         let by: Vec<Speaker> = read.messages.iter().map(|said| said.by).collect();
         assert_eq!(by, [Speaker::User, Speaker::Assistant, Speaker::User, Speaker::User]);
         assert_eq!(read.messages[2].tool_results, "out");
         assert_eq!((read.tools[0].kind, read.tools[1].kind), (ToolKind::Function, ToolKind::Text));
-        assert!(Chat.read(b"{}").is_err());
+        assert!(Chat.read(b"{}", Detail::Whole).is_err());
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_read_or_refused_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-            let _ = Chat.read(&bytes);
+            let _ = Chat.read(&bytes, Detail::Whole);
         }
     }
 }

@@ -3,9 +3,10 @@
 mod chat;
 mod responses;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::add_line;
+use crate::json::Lazy;
 use crate::usage::Seen;
 
 pub(crate) use chat::Chat;
@@ -31,27 +32,21 @@ fn error(kind: &str, message: &str) -> Value {
     json!({"error": {"message": message, "type": kind, "param": null, "code": code}})
 }
 
-fn properties(schema: &Value) -> Map<String, Value> {
-    schema["properties"].as_object().cloned().unwrap_or_default()
-}
-
 /// The words of a text or of a list of parts.
-fn words(content: &Value) -> String {
-    match content {
-        Value::String(text) => text.clone(),
-        Value::Array(parts) => {
-            let mut text = String::new();
-            for part in parts {
-                // `text`, `input_text` and `output_text` alike; a refusal has words of its own.
-                let said = part["text"].as_str().or_else(|| part["refusal"].as_str());
-                if let Some(said) = said {
-                    add_line(&mut text, said);
-                }
-            }
-            text
-        }
-        _ => String::new(),
+fn words(content: Lazy<'_>) -> Result<String, String> {
+    if let Some(text) = content.text() {
+        return Ok(text.into_owned());
     }
+    let mut said = String::new();
+    content.each(|part| {
+        // `text`, `input_text` and `output_text` alike; a refusal has words of its own.
+        let [text, refusal] = part.pick(["text", "refusal"])?;
+        if let Some(text) = text.text().or_else(|| refusal.text()) {
+            add_line(&mut said, &text);
+        }
+        Ok(())
+    })?;
+    Ok(said)
 }
 
 fn is_added_context(text: &str) -> bool {

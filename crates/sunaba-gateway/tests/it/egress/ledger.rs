@@ -56,3 +56,18 @@ async fn ever_new_names_do_not_fill_the_log() {
     assert_eq!(counted, 300, "every decision is accounted for");
     assert_eq!(events.last().unwrap()["host"], "*");
 }
+
+#[tokio::test]
+async fn refusals_without_end_do_not_hide_a_host_that_is_reached() {
+    let (address, _) = outside("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi").await;
+    let proxy = Proxy::new(EgressPreset::None, &[&address]).await;
+    for number in 0..300 {
+        proxy.connect_refused(&format!("n{number}.test:443")).await;
+    }
+    assert!(proxy.get(&format!("http://{address}/")).await.ends_with("hi"));
+    let events = proxy.events().await;
+    let allowed: Vec<_> = events.iter().filter(|event| event["decision"] == "allowed").collect();
+    assert_eq!(allowed.len(), 1, "{allowed:#?}");
+    assert_eq!(allowed[0]["host"], address.split(':').next().unwrap());
+    assert!(events.iter().any(|event| event["host"] == "*" && event["decision"] == "refused"));
+}

@@ -6,7 +6,7 @@ mod write;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::super::{Dialect, Vendor};
+use super::super::{Detail, Dialect, Vendor};
 use super::{error, take_usage};
 use crate::script::{Conversation, Reply};
 use crate::usage::Seen;
@@ -28,8 +28,8 @@ impl Dialect for Responses {
         &["max_output_tokens"]
     }
 
-    fn read(&self, body: &[u8]) -> Result<Conversation, String> {
-        read::request(body)
+    fn read(&self, body: &[u8], detail: Detail) -> Result<Conversation, String> {
+        read::request(body, detail)
     }
 
     fn error(&self, kind: &str, message: &str) -> Value {

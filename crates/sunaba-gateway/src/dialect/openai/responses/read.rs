@@ -4,121 +4,114 @@
 //! words, calls) stands there as several items in a row and is one message
 //! here, so that the number of answers so far is the number of the model's messages.
 
-use serde_json::{Value, json};
-
-use super::super::super::add_line;
-use super::super::{is_added_context, properties, words};
-use crate::script::{Conversation, OfferedTool, Said, Speaker, ToolKind};
+use super::super::super::Detail;
+use super::super::super::gather::Gather;
+use super::super::{is_added_context, words};
+use crate::json::Lazy;
+use crate::script::{Conversation, OfferedTool, Speaker, ToolKind};
 
 /// Fields that let the vendor add to the conversation what the request does not show.
-const UNSEEN_INPUT: &[&str] = &["previous_response_id", "conversation", "prompt"];
+const UNSEEN_INPUT: [&str; 3] = ["previous_response_id", "conversation", "prompt"];
+/// How deep groups of tools may lie in each other.
+const GROUPS_MAX: usize = 4;
 
-pub(super) fn request(body: &[u8]) -> Result<Conversation, String> {
-    let request: Value = serde_json::from_slice(body).map_err(|error| format!("not JSON: {error}"))?;
-    if let Some(field) = UNSEEN_INPUT.iter().find(|field| !request[**field].is_null()) {
+pub(super) fn request(body: &[u8], detail: Detail) -> Result<Conversation, String> {
+    let whole = Lazy::parse(body)?;
+    let unseen = whole.pick(UNSEEN_INPUT)?;
+    if let Some((field, _)) = UNSEEN_INPUT.iter().zip(unseen).find(|(_, value)| !value.is_null()) {
         return Err(format!("{field}: is not served here; send the whole conversation as input"));
     }
-    if request["background"] == true {
+    let names = ["background", "model", "instructions", "stream", "input", "tools"];
+    let [background, model, instructions, stream, input, tools] = whole.pick(names)?;
+    if background.is_true() {
         return Err("background: is not served here; leave it out and wait for the answer".to_owned());
     }
-    let tools = request["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let mut read = Conversation {
-        model: request["model"].as_str().unwrap_or_default().to_owned(),
-        system: request["instructions"].as_str().unwrap_or_default().to_owned(),
-        tools: tools.iter().flat_map(|tool| read_tools(tool, None)).collect(),
-        streamed: request["stream"].as_bool().unwrap_or(false),
+    let read = Conversation {
+        model: model.text().unwrap_or_default().into_owned(),
+        streamed: stream.is_true(),
         usage_in_stream: true,
         size_bytes: body.len(),
         ..Conversation::default()
     };
-    match &request["input"] {
-        Value::String(text) => push_user(&mut read, text.clone(), String::new()),
-        Value::Array(items) => {
-            for item in items {
-                read_item(item, &mut read)?;
-            }
-        }
-        _ => return Err("input: must be a text or a list of items".to_owned()),
+    let mut gather = Gather::new(detail, read);
+    gather.system(&instructions.text().unwrap_or_default());
+    gather.tools(tools, |gather, tool| read_tools(gather, tool, None, 0))?;
+    if let Some(text) = input.text() {
+        gather.say(Speaker::User, text.into_owned(), String::new())?;
+    } else if !input.each(|item| read_item(item, &mut gather))? {
+        return Err("input: must be a text or a list of items".to_owned());
     }
-    Ok(read)
+    Ok(gather.done())
 }
 
-fn read_item(item: &Value, read: &mut Conversation) -> Result<(), String> {
-    match item["type"].as_str() {
-        None | Some("message") => read_message(item, read),
+fn read_item(item: Lazy<'_>, gather: &mut Gather) -> Result<(), String> {
+    let [kind, output] = item.pick(["type", "output"])?;
+    match kind.text().as_deref() {
+        None | Some("message") => read_message(item, gather),
         Some("item_reference") => {
             Err("input: item_reference is not served here; send the items themselves".to_owned())
         }
         Some(kind) if kind.ends_with("_output") => {
-            let output = &item["output"];
-            let said = if output.is_object() { words(&output["content"]) } else { words(output) };
-            push_user(read, String::new(), said);
-            Ok(())
+            let [content] = output.pick(["content"])?;
+            let said = words(if output.is_object() { content } else { output })?;
+            gather.say(Speaker::User, String::new(), said)
         }
-        Some(kind) if kind == "reasoning" || kind.ends_with("_call") => {
-            push_assistant(read, "");
-            Ok(())
-        }
+        Some(kind) if kind == "reasoning" || kind.ends_with("_call") => gather.say_on(""),
         // Summaries of what was left out, and kinds that are not known yet: nobody's turn.
         Some(_) => Ok(()),
     }
 }
 
-fn read_message(item: &Value, read: &mut Conversation) -> Result<(), String> {
-    let text = words(&item["content"]);
-    match item["role"].as_str() {
-        Some("assistant") => push_assistant(read, &text),
-        Some("user") if !is_added_context(&text) => push_user(read, text, String::new()),
-        Some("user" | "system" | "developer") => add_line(&mut read.system, &text),
-        _ => return Err("input: every role is user, assistant, system or developer".to_owned()),
-    }
-    Ok(())
-}
-
-fn push_user(read: &mut Conversation, text: String, tool_results: String) {
-    read.messages.push(Said { by: Speaker::User, text, tool_results });
-}
-
-/// Adds to the answer that the last item was part of, or begins the next one.
-fn push_assistant(read: &mut Conversation, text: &str) {
-    match read.messages.last_mut() {
-        Some(last) if last.by == Speaker::Assistant => {
-            if !text.is_empty() {
-                add_line(&mut last.text, text);
-            }
+fn read_message(item: Lazy<'_>, gather: &mut Gather) -> Result<(), String> {
+    let [role, content] = item.pick(["role", "content"])?;
+    let text = words(content)?;
+    match role.text().as_deref() {
+        Some("assistant") => gather.say_on(&text),
+        Some("user") if !is_added_context(&text) => gather.say(Speaker::User, text, String::new()),
+        Some("user" | "system" | "developer") => {
+            gather.system(&text);
+            Ok(())
         }
-        _ => {
-            let said = Said { by: Speaker::Assistant, text: text.to_owned(), tool_results: String::new() };
-            read.messages.push(said);
-        }
+        _ => Err("input: every role is user, assistant, system or developer".to_owned()),
     }
 }
 
-fn read_tools(tool: &Value, namespace: Option<&str>) -> Vec<OfferedTool> {
-    let (kind, properties) = match tool["type"].as_str() {
-        Some("function") => (ToolKind::Function, properties(&tool["parameters"])),
-        Some("custom") => (ToolKind::Text, serde_json::Map::new()),
-        Some("local_shell") => (ToolKind::LocalShell, serde_json::Map::new()),
-        Some("namespace") => {
-            let inner = tool["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
-            return inner.iter().flat_map(|each| read_tools(each, tool["name"].as_str())).collect();
+fn read_tools(
+    gather: &mut Gather,
+    tool: Lazy<'_>,
+    namespace: Option<&str>,
+    depth: usize,
+) -> Result<(), String> {
+    let [kind, name, parameters, inner] = tool.pick(["type", "name", "parameters", "tools"])?;
+    let name = name.text();
+    let kind = match kind.text().as_deref() {
+        Some("function") => ToolKind::Function,
+        Some("custom") => ToolKind::Text,
+        Some("local_shell") => ToolKind::LocalShell,
+        Some("namespace") if depth < GROUPS_MAX => {
+            inner.each(|each| read_tools(gather, each, name.as_deref(), depth + 1))?;
+            return Ok(());
         }
-        _ => return Vec::new(),
+        _ => return Ok(()),
     };
-    let fallback = json!("local_shell");
-    let name = if kind == ToolKind::LocalShell { &fallback } else { &tool["name"] };
-    let Some(name) = name.as_str().map(str::to_owned) else { return Vec::new() };
-    vec![OfferedTool { name, properties, kind, namespace: namespace.map(str::to_owned) }]
+    let name = if kind == ToolKind::LocalShell { Some("local_shell".into()) } else { name };
+    let Some(name) = name else { return Ok(()) };
+    let properties =
+        if kind == ToolKind::Function { gather.properties(parameters)? } else { serde_json::Map::new() };
+    let namespace = namespace.map(str::to_owned);
+    gather.offer(OfferedTool { name: name.into_owned(), properties, kind, namespace });
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use serde_json::{Value, json};
 
     use super::*;
 
     fn read(body: &Value) -> Result<Conversation, String> {
-        request(body.to_string().as_bytes())
+        request(body.to_string().as_bytes(), Detail::Whole)
     }
 
     #[test]
@@ -166,7 +159,7 @@ mod tests {
     #[test]
     fn what_the_request_does_not_show_is_refused_with_words_to_act_on() {
         for field in UNSEEN_INPUT {
-            let error = read(&json!({"input": "hi", *field: "x"})).unwrap_err();
+            let error = read(&json!({"input": "hi", field: "x"})).unwrap_err();
             assert!(error.contains(field) && error.contains("whole conversation"), "{error}");
         }
         assert!(read(&json!({"input": "hi", "background": true})).unwrap_err().contains("background"));
@@ -178,7 +171,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_read_or_refused_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-            let _ = request(&bytes);
+            let _ = request(&bytes, Detail::Whole);
         }
     }
 }
