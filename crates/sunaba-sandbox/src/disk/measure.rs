@@ -6,8 +6,9 @@ use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, chmod, fstat, openat, statat};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, chmod, fstat, openat, statat};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
 /// Files that are looked at in one pass.
 const ENTRIES_MAX: u64 = 2_000_000;
@@ -67,7 +68,7 @@ pub fn measure(top: &Path) -> io::Result<Measured> {
         let stat = match statat(&level.dir, name.as_os_str(), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
             Err(error) => {
-                found.hidden |= error != Errno::NOENT;
+                found.hidden |= hides(error, level.is_own);
                 continue;
             }
         };
@@ -80,21 +81,32 @@ pub fn measure(top: &Path) -> io::Result<Measured> {
             let Some(level) = open.last() else { break };
             match Level::open(&level.dir, &name) {
                 Ok(below) => open.push(below),
-                Err(error) => found.hidden |= !is_gone(error),
+                Err(error) => found.hidden |= hides(error, is_own(&stat)),
             }
         }
     }
     Ok(found)
 }
 
-/// Whether something else, or nothing, is there now.
-fn is_gone(error: Errno) -> bool {
-    matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::LOOP)
+/// Whether something may be hidden behind an error. Something else, or nothing, may be there by now; and a sandbox
+/// makes nothing that is another user's, but a daemon does, which mounts layers for it.
+fn hides(error: Errno, is_own: bool) -> bool {
+    match error {
+        Errno::NOENT | Errno::NOTDIR | Errno::LOOP => false,
+        Errno::ACCESS => is_own,
+        _ => true,
+    }
+}
+
+/// Whether it is this process's user's.
+fn is_own(stat: &Stat) -> bool {
+    stat.st_uid == geteuid().as_raw()
 }
 
 /// A directory that is looked into.
 struct Level {
     dir: OwnedFd,
+    is_own: bool,
     entries: Dir,
     /// Its mode before it was opened for looking.
     shut: Option<Mode>,
@@ -105,18 +117,15 @@ impl Level {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let looking = Mode::RUSR | Mode::XUSR;
         let place = openat(parent, name, flags | OFlags::PATH, Mode::empty())?;
-        let mode = Mode::from_raw_mode(fstat(&place)?.st_mode);
-        let mut shut = None;
-        if !mode.contains(looking) {
-            // By descriptor: whatever has the name by now is not touched. Only its owner can; root need not.
-            if chmod(way_to(&place), mode | looking).is_ok() {
-                shut = Some(mode);
-            }
-        }
+        let stat = fstat(&place)?;
+        let mode = Mode::from_raw_mode(stat.st_mode);
+        // By descriptor: whatever has the name by now is not touched. Only the owner can, and root need not.
+        let open_up = !mode.contains(looking) && is_own(&stat);
+        let shut = (open_up && chmod(way_to(&place), mode | looking).is_ok()).then_some(mode);
         let opened = openat(&place, ".", OFlags::RDONLY | flags, Mode::empty());
         let read = opened.and_then(|dir| Dir::read_from(&dir).map(|entries| (dir, entries)));
         match read {
-            Ok((dir, entries)) => Ok(Self { dir, entries, shut }),
+            Ok((dir, entries)) => Ok(Self { dir, is_own: is_own(&stat), entries, shut }),
             Err(error) => {
                 shut_again(&place, shut);
                 Err(error)
@@ -219,5 +228,19 @@ mod tests {
         assert!(!judge.is_too_much(&hidden, 10) && !judge.is_too_much(&hidden, 10));
         assert!(judge.is_too_much(&failed, 10));
         assert!(Judge::default().is_too_much(&Ok(Measured { beyond: true, ..Measured::default() }), 10));
+    }
+
+    #[test]
+    fn what_is_anothers_and_shut_is_no_hiding_place() {
+        for (error, is_own, expected) in [
+            (Errno::ACCESS, true, true),
+            (Errno::ACCESS, false, false),
+            (Errno::IO, false, true),
+            (Errno::MFILE, false, true),
+            (Errno::NOENT, true, false),
+            (Errno::NOTDIR, true, false),
+        ] {
+            assert_eq!(hides(error, is_own), expected, "{error:?} {is_own}");
+        }
     }
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
 mod conformance;
+mod container_walls;
 mod containers;
 /// The kit's own file, without the server that the rest of the kit is built with.
 #[path = "../../../sunaba-testkit/src/docker.rs"]
