@@ -76,7 +76,7 @@ impl DockerProvider {
             network: self.network(),
             seccomp: daemon.seccomp.then_some(&*self.filter),
             users_mapped: daemon.users_mapped && !self.options.remote,
-            open_files: self.open_files(daemon.rootless),
+            open_files: self.open_files(),
         };
         let body = spec.body(request);
         let docker = self.engine.docker().await?;
@@ -90,10 +90,11 @@ impl DockerProvider {
         made.map(drop).map_err(|error| self.not_made(id, &error))
     }
 
-    /// How many files a process may have open, if it asks: a daemon without rights of its own gives what it has.
-    fn open_files(&self, rootless: bool) -> Option<u64> {
+    /// How many files a process may have open, if it asks. A daemon that may not raise its own limit starts nothing
+    /// that asks for more: on this machine its limit is ours, that of another machine is not known and stays as it is.
+    fn open_files(&self) -> Option<u64> {
         if self.options.remote {
-            return (!rootless).then_some(spec::OPEN_FILES_MAX);
+            return None;
         }
         let (_, own) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
         Some(own.min(spec::OPEN_FILES_MAX))
