@@ -83,11 +83,18 @@ async fn end_all(connection: &mut Connection) -> anyhow::Result<()> {
 
 async fn wait_until_gone(data: &std::path::Path) -> anyhow::Result<()> {
     let deadline = Instant::now() + PATIENCE;
-    while std::fs::read_dir(data.join("sandboxes"))?.next().is_some() || !processes(data)?.is_empty() {
+    while !directories(data)?.is_empty() || !processes(data)?.is_empty() {
         ensure!(Instant::now() < deadline, "not every sandbox was gone within {PATIENCE:?}");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     Ok(())
+}
+
+/// The sandboxes' directories; what the server keeps for itself beside them has a dot in front.
+fn directories(data: &std::path::Path) -> anyhow::Result<Vec<std::ffi::OsString>> {
+    let names = std::fs::read_dir(data.join("sandboxes"))?.map(|entry| Ok(entry?.file_name()));
+    let names: anyhow::Result<Vec<_>> = names.collect();
+    Ok(names?.into_iter().filter(|name| !name.to_string_lossy().starts_with('.')).collect())
 }
 
 /// The sandboxes' shims and everything below them.
