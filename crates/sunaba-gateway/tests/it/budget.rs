@@ -169,7 +169,7 @@ async fn a_client_that_leaves_pays_for_what_was_sent() {
     let impatient = tokio::time::timeout(Duration::from_secs(20), world.ask(&request));
     tokio::select! {
         _ = impatient => panic!("the vendor answered"),
-        () = async { while vendor.heard("/v1/messages").is_empty() { tokio::time::sleep(Duration::from_millis(5)).await } } => {}
+        () = vendor.until_heard("/v1/messages") => {}
     }
     let call = world.events("gateway.model_call", 1).await.remove(0);
     assert_eq!((&call["known_by"], &call["cost_usd"]), (&json!("reservation"), &call["reserved_usd"]));

@@ -31,9 +31,7 @@ async fn a_gateway_in_mid_call() {
     let request =
         json!({"model": "claude-x", "max_tokens": 100, "messages": [{"role": "user", "content": "hi"}]});
     let called = async {
-        while vendor.heard("/v1/messages").is_empty() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        vendor.until_heard("/v1/messages").await;
         let said = format!("{}\n{}", world.dir.path().display(), world.sandbox.id);
         std::fs::write(dir.join("called.new"), said).unwrap();
         std::fs::rename(dir.join("called.new"), dir.join("called")).unwrap();
@@ -132,9 +130,7 @@ async fn a_store_that_cannot_be_written_keeps_the_reservation_until_it_can() {
     let request =
         json!({"model": "claude-x", "max_tokens": 500, "messages": [{"role": "user", "content": "hi"}]});
     let after_the_call = async {
-        while vendor.heard("/v1/messages").is_empty() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        vendor.until_heard("/v1/messages").await;
         let occupied = Occupied::store_in(world.dir.path());
         vendor.let_go();
         occupied

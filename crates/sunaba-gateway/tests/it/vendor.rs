@@ -64,6 +64,15 @@ impl Vendor {
         self.heard.lock().unwrap().iter().filter(|heard| heard.path == path).cloned().collect()
     }
 
+    /// Waits until the vendor was asked something there.
+    pub(crate) async fn until_heard(&self, path: &str) {
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        while self.heard(path).is_empty() {
+            assert!(std::time::Instant::now() < deadline, "nobody asked for {path}");
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    }
+
     pub(crate) fn charged(&self) -> i64 {
         i64::try_from(self.charged.load(Ordering::SeqCst)).unwrap()
     }
