@@ -7,7 +7,9 @@
 mod app;
 mod client;
 mod docker;
+mod keeper;
 mod postgres;
+mod redis;
 mod sse;
 mod wait;
 mod ws;
@@ -16,6 +18,7 @@ pub use app::{Setup, TestApp, Work};
 pub use client::{Answer, Client};
 pub use docker::{TestDaemon, left_out, worker_program};
 pub use postgres::Postgres;
+pub use redis::Redis;
 pub use sse::{SseEvent, SseReader};
 pub use wait::{DEADLINE, eventually, within};
 pub use ws::WsReader;

@@ -1,61 +1,24 @@
 //! A throwaway PostgreSQL server, as durable as a real one.
-//!
-//! A small shell holds the server and listens to this process through a pipe.
-//! However this process ends, also by a panic or a kill, the pipe closes; the
-//! shell then stops the server and removes its directory.
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
+
+use crate::keeper::{Keeper, free_port};
 
 /// PostgreSQL refuses to run as root; as root it runs as nobody.
 const NOBODY: u32 = 65534;
 const START_LIMIT: Duration = Duration::from_secs(30);
 
-/// Does what it is told, one word a line, and cleans up when nobody is left to tell it anything.
-/// `kill` takes the server's children too: a new server waits for them otherwise.
-const KEEPER: &str = r#"
-directory=$1; shift
-trap '' INT TERM HUP
-pid=
-while read -r word; do
-    case $word in
-    start) "$@" >>"$directory/log" 2>&1 & pid=$! ;;
-    kill)
-        children=$(cat "/proc/$pid/task/$pid/children")
-        kill -KILL "$pid" $children
-        wait "$pid"
-        for child in $children; do
-            while [ -n "$(tr -d '\0' 2>/dev/null <"/proc/$child/cmdline")" ]; do sleep 0.02; done
-        done ;;
-    pause) kill -STOP "$pid" $(cat "/proc/$pid/task/$pid/children") ;;
-    resume) kill -CONT "$pid" $(cat "/proc/$pid/task/$pid/children") ;;
-    esac
-    echo done
-done
-[ -z "$pid" ] || { kill -CONT "$pid"; kill -QUIT "$pid"; wait "$pid"; }
-rm -rf "$directory"
-"#;
-
 /// A server of its own directory and port, with fsync and synchronous_commit on.
 #[derive(Debug)]
 pub struct Postgres {
-    directory: PathBuf,
     port: u16,
-    keeper: Mutex<Keeper>,
+    keeper: Keeper,
     databases: AtomicU32,
-}
-
-#[derive(Debug)]
-struct Keeper {
-    child: Child,
-    orders: Option<ChildStdin>,
-    answers: BufReader<ChildStdout>,
 }
 
 impl Postgres {
@@ -87,20 +50,8 @@ impl Postgres {
         {
             command.extend(["-c".into(), setting.to_owned()]);
         }
-        let mut child = Command::new("sh")
-            .args(["-c", KEEPER, "keeper"])
-            .arg(&directory)
-            .args(command)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            // The shell's own words about processes that were killed.
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("a shell");
-        let orders = child.stdin.take();
-        let answers = BufReader::new(child.stdout.take().expect("asked for"));
-        let keeper = Mutex::new(Keeper { child, orders, answers });
-        let server = Self { directory, port, keeper, databases: AtomicU32::new(0) };
+        let keeper = Keeper::new(directory, &command, "QUIT");
+        let server = Self { port, keeper, databases: AtomicU32::new(0) };
         server.revive();
         server
     }
@@ -121,7 +72,7 @@ impl Postgres {
     pub fn execute(&self, database: &str, sql: &str) {
         let run = Command::new(program("psql"))
             .args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-d", database, "-c", sql, "-h"])
-            .arg(&self.directory)
+            .arg(self.keeper.directory())
             .args(["-p", &self.port.to_string()])
             .output()
             .expect("psql runs");
@@ -130,26 +81,25 @@ impl Postgres {
 
     /// Kills the server and all it runs at once, as a machine would that loses its power.
     pub fn kill(&self) {
-        self.tell("kill");
+        self.keeper.tell("kill");
     }
 
     /// Stops the server and all it runs without ending it: it keeps its connections and answers nobody.
     pub fn pause(&self) {
-        self.tell("pause");
+        self.keeper.tell("pause");
     }
 
     /// Lets it go on after [`Postgres::pause`].
     pub fn resume(&self) {
-        self.tell("resume");
+        self.keeper.tell("resume");
     }
 
     /// Starts the server on its directory (again) and waits until it takes connections.
     pub fn revive(&self) {
-        self.tell("start");
+        self.keeper.tell("start");
         let deadline = Instant::now() + START_LIMIT;
         while !self.is_ready() {
-            let log = std::fs::read_to_string(self.directory.join("log")).unwrap_or_default();
-            assert!(Instant::now() < deadline, "PostgreSQL did not start: {log}");
+            assert!(Instant::now() < deadline, "PostgreSQL did not start: {}", self.keeper.log());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -159,23 +109,6 @@ impl Postgres {
             .args(["-q", "-h", "127.0.0.1", "-p", &self.port.to_string()])
             .status();
         asked.is_ok_and(|status| status.success())
-    }
-
-    fn tell(&self, word: &str) {
-        let mut keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
-        let orders = keeper.orders.as_mut().expect("open until it is dropped");
-        writeln!(orders, "{word}").expect("the keeper lives");
-        let mut answer = String::new();
-        keeper.answers.read_line(&mut answer).expect("the keeper answers");
-        assert_eq!(answer, "done\n");
-    }
-}
-
-impl Drop for Postgres {
-    fn drop(&mut self) {
-        let keeper = self.keeper.get_mut().unwrap_or_else(PoisonError::into_inner);
-        keeper.orders = None;
-        let _ = keeper.child.wait();
     }
 }
 
@@ -225,9 +158,4 @@ fn initdb(data: &Path) {
         .output()
         .expect("PostgreSQL is installed (package postgresql)");
     assert!(run.status.success(), "initdb: {}", String::from_utf8_lossy(&run.stderr));
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-    listener.local_addr().expect("it is bound").port()
 }
