@@ -3,51 +3,15 @@
 use async_trait::async_trait;
 use serde_json::json;
 use sunaba_store::{Error, NewTicket, Result};
-use sunaba_types::{Priority, ProjectId, Ticket, TicketId, TicketStatus, TicketType};
+use sunaba_store_sql::rows::TicketRow;
+use sunaba_types::{ProjectId, Ticket, TicketId, TicketStatus};
 
 use crate::PostgresStore;
-use crate::fault::{Fault, Unreadable};
+use crate::fault::Fault;
 use crate::page::InTime as _;
-use crate::rows::{all, readable, time};
+use crate::rows::all;
 use crate::unit::{Notice, Unit};
 use crate::writer::Command;
-
-#[derive(Debug)]
-struct TicketRow {
-    id: String,
-    project_id: String,
-    title: String,
-    description: String,
-    ticket_type: String,
-    priority: String,
-    status: String,
-    branch_name: Option<String>,
-    owner: String,
-    created_at: i64,
-    updated_at: i64,
-}
-
-impl TryFrom<TicketRow> for Ticket {
-    type Error = Unreadable;
-
-    fn try_from(row: TicketRow) -> Result<Self, Unreadable> {
-        const TABLE: &str = "tickets";
-        let key = row.id.clone();
-        Ok(Self {
-            id: readable(TicketId::parse(row.id).ok(), TABLE, "id", &key)?,
-            project_id: readable(ProjectId::parse(row.project_id).ok(), TABLE, "project_id", &key)?,
-            title: row.title,
-            description: row.description,
-            ticket_type: readable(TicketType::parse(&row.ticket_type), TABLE, "ticket_type", &key)?,
-            priority: readable(Priority::parse(&row.priority), TABLE, "priority", &key)?,
-            status: readable(TicketStatus::parse(&row.status), TABLE, "status", &key)?,
-            branch_name: row.branch_name,
-            owner: row.owner,
-            created_at: time(row.created_at, TABLE, "created_at", &key)?,
-            updated_at: time(row.updated_at, TABLE, "updated_at", &key)?,
-        })
-    }
-}
 
 pub(super) struct CreateTicket(pub(super) NewTicket);
 

@@ -7,8 +7,8 @@ use sunaba_types::limits::{CONTINUOUS_SILENCE_SECONDS, ENDED_GRACE_SECONDS, LEGA
 use sunaba_types::{NewEvent, SandboxId, SandboxState, Timestamp, bus_name};
 
 use super::Unit;
-use super::facts::Facts;
 use crate::fault::Fault;
+use sunaba_store_sql::facts::Facts;
 
 /// An event whose id is taken.
 #[derive(Debug, Clone)]

@@ -6,7 +6,6 @@
 //! collected in memory and written by [`Unit::flush`], one statement a table.
 
 mod change;
-mod facts;
 mod flush;
 mod flush_rows;
 mod ingest;
@@ -31,10 +30,10 @@ pub(crate) use prepare::Prepared;
 pub(crate) use record::Notice;
 
 use crate::writer::Context;
-use facts::Turn;
 use ingest::Known;
 use loaded::LoadedTask;
 use record::{EventRow, FeedRow};
+use sunaba_store_sql::facts::Turn;
 
 /// Each statement sees what was committed before it: what is read after a lock came is the present state.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use sunaba_store::{Append, Writer};
 use sunaba_types::{CallId, NewEvent, ProjectId, SandboxId, TaskId};
 
-use super::facts::Facts;
+use sunaba_store_sql::facts::Facts;
 
 /// The type of the events that the store itself writes.
 pub(super) const STATE_CHANGED: &str = "sandbox.state_changed";

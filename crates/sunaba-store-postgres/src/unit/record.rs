@@ -5,8 +5,8 @@ use sunaba_types::chain::{Hash, Link};
 use sunaba_types::{EventClass, NewEvent, ProjectId, SandboxId};
 
 use super::Unit;
-use super::facts::{Facts, Turn};
 use super::ingest::Known;
+use sunaba_store_sql::facts::{Facts, Turn};
 
 /// Open search calls that are remembered for one sandbox.
 const NOISY_MAX: i64 = 1000;

@@ -3,42 +3,14 @@
 use async_trait::async_trait;
 use serde_json::json;
 use sunaba_store::{Error, NewProject, ProjectPatch, Result};
+use sunaba_store_sql::rows::ProjectRow;
 use sunaba_types::{Project, ProjectId};
 
 use crate::SqliteStore;
-use crate::fault::{Fault, Unreadable, told};
-use crate::rows::{all, readable, time};
+use crate::fault::{Fault, told};
+use crate::rows::all;
 use crate::unit::{Notice, Unit};
 use crate::writer::Command;
-
-#[derive(Debug)]
-struct ProjectRow {
-    id: String,
-    name: String,
-    repo_path: Option<String>,
-    repo_url: Option<String>,
-    default_branch: String,
-    settings: String,
-    created_at: i64,
-}
-
-impl TryFrom<ProjectRow> for Project {
-    type Error = Unreadable;
-
-    fn try_from(row: ProjectRow) -> Result<Self, Unreadable> {
-        const TABLE: &str = "projects";
-        let key = row.id.clone();
-        Ok(Self {
-            id: readable(ProjectId::parse(row.id).ok(), TABLE, "id", &key)?,
-            name: row.name,
-            repo_path: row.repo_path,
-            repo_url: row.repo_url,
-            default_branch: row.default_branch,
-            settings: readable(serde_json::from_str(&row.settings).ok(), TABLE, "settings", &key)?,
-            created_at: time(row.created_at, TABLE, "created_at", &key)?,
-        })
-    }
-}
 
 pub(super) struct EnsureProject(pub(super) NewProject);
 

@@ -8,7 +8,6 @@
 
 mod bulk;
 mod change;
-mod facts;
 mod flush;
 mod ingest;
 mod loaded;
@@ -25,10 +24,10 @@ pub(crate) use change::EXTERNAL;
 pub(crate) use loaded::LoadedSandbox;
 pub(crate) use record::Notice;
 
-use facts::Turn;
 use ingest::Known;
 use loaded::LoadedTask;
 use record::{EventRow, FeedRow};
+use sunaba_store_sql::facts::Turn;
 
 /// More known sandboxes than this are forgotten together and read again when needed.
 const KNOWN_SANDBOXES: usize = 4096;

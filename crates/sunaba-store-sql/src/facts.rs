@@ -6,7 +6,7 @@ use sunaba_types::{EventPayload, Timestamp};
 
 /// Fields of a payload, read without building a tree. A field of the wrong type counts as absent.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Facts<'a> {
+pub struct Facts<'a> {
     #[serde(default, borrow)]
     turn: Option<&'a RawValue>,
     #[serde(default, borrow)]
@@ -24,32 +24,32 @@ pub(super) struct Facts<'a> {
 }
 
 impl<'a> Facts<'a> {
-    pub(super) fn of(payload: &'a EventPayload) -> Self {
+    pub fn of(payload: &'a EventPayload) -> Self {
         serde_json::from_str(payload.as_str()).unwrap_or_default()
     }
 
-    pub(super) fn turn(&self) -> Option<i64> {
+    pub fn turn(&self) -> Option<i64> {
         read(self.turn)
     }
 
-    pub(super) fn tool_use_id(&self) -> Option<String> {
+    pub fn tool_use_id(&self) -> Option<String> {
         read(self.tool_use_id).or_else(|| read(self.tool_id))
     }
 
-    pub(super) fn is_error(&self) -> bool {
+    pub fn is_error(&self) -> bool {
         read(self.is_error).unwrap_or(false)
     }
 
     /// Whether the worker promises to be heard whatever its agent does.
-    pub(super) fn heartbeats_continuously(&self) -> bool {
+    pub fn heartbeats_continuously(&self) -> bool {
         read::<String>(self.heartbeat).is_some_and(|mode| mode == "continuous")
     }
 
-    pub(super) fn message_id(&self) -> Option<String> {
+    pub fn message_id(&self) -> Option<String> {
         read(self.message_id)
     }
 
-    pub(super) fn content(&self) -> Option<String> {
+    pub fn content(&self) -> Option<String> {
         read(self.content)
     }
 }
@@ -60,19 +60,19 @@ fn read<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Option<T> {
 
 /// What this transaction adds to one turn of the outline.
 #[derive(Debug, Clone)]
-pub(super) struct Turn {
-    pub(super) first_seq: i64,
-    pub(super) last_seq: i64,
-    pub(super) started_at: Timestamp,
-    pub(super) ended_at: Timestamp,
-    pub(super) tools: i64,
-    pub(super) errors: i64,
-    pub(super) edits: i64,
-    pub(super) messages: i64,
+pub struct Turn {
+    pub first_seq: i64,
+    pub last_seq: i64,
+    pub started_at: Timestamp,
+    pub ended_at: Timestamp,
+    pub tools: i64,
+    pub errors: i64,
+    pub edits: i64,
+    pub messages: i64,
 }
 
 impl Turn {
-    pub(super) fn starting(seq: i64, at: Timestamp) -> Self {
+    pub fn starting(seq: i64, at: Timestamp) -> Self {
         Self {
             first_seq: seq,
             last_seq: seq,
@@ -85,7 +85,7 @@ impl Turn {
         }
     }
 
-    pub(super) fn count(&mut self, seq: i64, at: Timestamp, event_type: &str, facts: &Facts<'_>) {
+    pub fn count(&mut self, seq: i64, at: Timestamp, event_type: &str, facts: &Facts<'_>) {
         self.last_seq = seq;
         self.ended_at = at;
         match event_type {

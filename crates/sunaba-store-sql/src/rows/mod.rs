@@ -1,0 +1,70 @@
+//! Rows as a database gives them, and how they become the product's words.
+//!
+//! A value that cannot be read is an error that names table, column and row,
+//! never a default. Times are microseconds since 1970.
+
+mod event;
+mod project;
+mod sandbox;
+mod task;
+mod ticket;
+
+use sunaba_types::chain::Hash;
+use sunaba_types::{MessageId, Timestamp};
+
+pub use event::EventRow;
+pub use project::ProjectRow;
+pub use sandbox::SandboxRow;
+pub use task::TaskRow;
+pub use ticket::TicketRow;
+
+use crate::fault::Unreadable;
+
+/// What was read, or which value could not be.
+pub fn readable<T>(
+    value: Option<T>,
+    table: &'static str,
+    column: &'static str,
+    row: &str,
+) -> Result<T, Unreadable> {
+    value.ok_or_else(|| Unreadable { table, column, row: row.to_owned() })
+}
+
+/// A moment.
+pub fn time(
+    micros: i64,
+    table: &'static str,
+    column: &'static str,
+    row: &str,
+) -> Result<Timestamp, Unreadable> {
+    readable(Timestamp::from_microsecond(micros).ok(), table, column, row)
+}
+
+/// A moment that need not have come.
+pub fn maybe_time(
+    micros: Option<i64>,
+    table: &'static str,
+    column: &'static str,
+    row: &str,
+) -> Result<Option<Timestamp>, Unreadable> {
+    micros.map(|at| time(at, table, column, row)).transpose()
+}
+
+/// A link of the chain.
+pub fn hash(bytes: &[u8], table: &'static str, column: &'static str, row: &str) -> Result<Hash, Unreadable> {
+    readable(bytes.try_into().ok(), table, column, row)
+}
+
+/// All rows, or the first that cannot be read.
+pub fn all<R, T>(rows: Vec<R>) -> Result<Vec<T>, Unreadable>
+where
+    T: TryFrom<R, Error = Unreadable>,
+{
+    rows.into_iter().map(T::try_from).collect()
+}
+
+/// A message's id as stored.
+pub fn message_id(id: String) -> Result<MessageId, Unreadable> {
+    let key = id.clone();
+    readable(MessageId::parse(id).ok(), "messages", "id", &key)
+}
