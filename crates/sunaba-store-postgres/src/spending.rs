@@ -5,13 +5,13 @@ use async_trait::async_trait;
 use sunaba_store::{
     Error, OpenCall, Reserve, Reserved, Result, Settlement, Spender, Spending, SpendingStore, Writer, no_room,
 };
+use sunaba_store_sql::draft::superseded;
 use sunaba_types::{CallId, ProjectSettings, Sandbox, SandboxId};
 
 use crate::PostgresStore;
 use crate::fault::Fault;
 use crate::page::InTime as _;
 use crate::rows::{all, readable, time};
-use crate::standing::superseded;
 use crate::unit::{Needs, Unit};
 use crate::writer::Command;
 
@@ -57,7 +57,7 @@ impl Command for ReserveCall {
 
     async fn run(&self, unit: &mut Unit) -> Result<Reserved, Fault> {
         let ask = &self.0;
-        let sandbox = unit.get_sandbox(&ask.sandbox_id)?.row.clone();
+        let sandbox = unit.draft.get_sandbox(&ask.sandbox_id)?.row.clone();
         refuse_without_standing(unit, &sandbox, ask.attempt)?;
         let least = ask.least_micros.max(0);
         let most = ask.most_micros.max(least);
@@ -78,7 +78,7 @@ impl Command for ReserveCall {
 
 /// Money is spent by the present attempt and only while it runs: there is no time for late calls.
 fn refuse_without_standing(unit: &mut Unit, sandbox: &Sandbox, attempt: i64) -> Result<(), Fault> {
-    if unit.is_superseded(&sandbox.id, Writer::Sandbox { attempt }) {
+    if unit.draft.is_superseded(&sandbox.id, Writer::Sandbox { attempt }) {
         return Err(superseded().into());
     }
     if sandbox.state.is_terminal() {
@@ -188,7 +188,7 @@ async fn add(unit: &mut Unit, sandbox: &Sandbox, cost: i64, reserved: i64) -> Re
         .await?;
     }
     // What the transaction knows must stay true.
-    unit.get_sandbox(&sandbox.id)?.row.cost_micros += cost;
+    unit.draft.get_sandbox(&sandbox.id)?.row.cost_micros += cost;
     Ok(())
 }
 
@@ -232,7 +232,7 @@ impl Command for SettleCall {
         )
         .execute(unit.sql())
         .await?;
-        let sandbox = unit.get_sandbox(&sandbox_id)?.row.clone();
+        let sandbox = unit.draft.get_sandbox(&sandbox_id)?.row.clone();
         add(unit, &sandbox, by.cost_micros, -held.reserved_micros).await?;
         Ok(true)
     }

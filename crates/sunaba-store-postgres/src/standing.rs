@@ -1,44 +1,12 @@
-//! Whether a sandbox's token still speaks for its sandbox: the fence of every write that is not an event.
-//! (An event's own fence is in `unit/ingest.rs`: it answers retries of what is stored for ever.)
+//! Whether a sandbox's token still speaks for its sandbox, where it is not asked in a transaction that knows it.
 
 use sunaba_store::{Error, Result, Writer};
-use sunaba_types::limits::ENDED_GRACE_SECONDS;
-use sunaba_types::{SandboxId, Timestamp};
+use sunaba_store_sql::draft::{refuse_long_ended, superseded};
+use sunaba_types::SandboxId;
 
 use crate::PostgresStore;
-use crate::fault::Fault;
 use crate::page::InTime as _;
 use crate::rows::maybe_time;
-use crate::unit::{LoadedSandbox, Unit};
-
-pub(crate) fn superseded() -> Error {
-    Error::conflict("attempt_superseded", "a later attempt has taken this one's place; stop working")
-}
-
-fn refuse_long_ended(ended_at: Option<Timestamp>, now: Timestamp) -> Result<()> {
-    if ended_at.is_some_and(|at| now.duration_since(at).as_secs() >= ENDED_GRACE_SECONDS) {
-        return Err(Error::conflict("sandbox_ended", "the sandbox ended more than ten minutes ago"));
-    }
-    Ok(())
-}
-
-impl Unit {
-    /// The sandbox, which must exist and for which this writer must stand.
-    pub(crate) fn standing_sandbox(
-        &mut self,
-        id: &SandboxId,
-        by: Writer,
-    ) -> Result<&mut LoadedSandbox, Fault> {
-        let ended_at = self.get_sandbox(id)?.row.ended_at;
-        if let Writer::Sandbox { .. } = by {
-            if self.is_superseded(id, by) {
-                return Err(superseded().into());
-            }
-            refuse_long_ended(ended_at, self.now())?;
-        }
-        self.get_sandbox(id)
-    }
-}
 
 impl PostgresStore {
     /// The same as a look, outside the writer's transaction.

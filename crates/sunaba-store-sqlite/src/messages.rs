@@ -6,6 +6,7 @@
 use async_trait::async_trait;
 use serde_json::json;
 use sunaba_store::{Error, MessageStore, Queued, Result, TakeMode, Writer};
+use sunaba_store_sql::draft::Notice;
 use sunaba_types::limits::{MESSAGE_REDELIVERY_SECONDS, MESSAGES_MAX_WAITING};
 use sunaba_types::{
     Message, MessageId, MessageState, MessageType, NewMessage, ProjectId, SandboxId, Timestamp,
@@ -15,7 +16,7 @@ use crate::SqliteStore;
 use crate::fault::{Fault, Unreadable, told};
 use crate::page::{Weight, gather, in_time};
 use crate::rows::{all, list, maybe_time, message_id, readable, time};
-use crate::unit::{Notice, Unit};
+use crate::unit::Unit;
 use crate::writer::Command;
 
 /// Most content handed over by one poll; the rest comes with the next.
@@ -111,7 +112,7 @@ impl Command for QueueMessage {
         }
         let message = insert(unit, new).await?;
         let queue_size = counted.waiting + 1;
-        unit.publish(Notice {
+        unit.draft.publish(Notice {
             project_id: sandbox.project_id.as_ref(),
             event_type: "SANDBOX_MESSAGE_QUEUED",
             entity_type: "sandbox",
@@ -267,7 +268,7 @@ async fn hand_over(
         let again = message.handed_over_at.is_some();
         message.state = MessageState::HandedOver;
         message.handed_over_at.get_or_insert(now);
-        unit.publish(Notice {
+        unit.draft.publish(Notice {
             project_id,
             event_type: "SANDBOX_MESSAGE_DELIVERED",
             entity_type: "sandbox",

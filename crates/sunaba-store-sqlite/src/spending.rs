@@ -5,12 +5,12 @@ use async_trait::async_trait;
 use sunaba_store::{
     Error, OpenCall, Reserve, Reserved, Result, Settlement, Spender, Spending, SpendingStore, Writer, no_room,
 };
+use sunaba_store_sql::draft::superseded;
 use sunaba_types::{CallId, ProjectSettings, Sandbox, SandboxId};
 
 use crate::SqliteStore;
 use crate::fault::{Fault, told};
 use crate::rows::{all, readable, time};
-use crate::standing::superseded;
 use crate::unit::Unit;
 use crate::writer::Command;
 
@@ -73,7 +73,7 @@ impl Command for ReserveCall {
 
 /// Money is spent by the present attempt and only while it runs: there is no time for late calls.
 fn refuse_without_standing(unit: &mut Unit, sandbox: &Sandbox, attempt: i64) -> Result<(), Fault> {
-    if unit.is_superseded(&sandbox.id, Writer::Sandbox { attempt }) {
+    if unit.draft.is_superseded(&sandbox.id, Writer::Sandbox { attempt }) {
         return Err(superseded().into());
     }
     if sandbox.state.is_terminal() {

@@ -1,25 +1,13 @@
-//! Whether a sandbox's token still speaks for its sandbox: the fence of every write that is not an event.
-//! (An event's own fence is in `unit/ingest.rs`: it answers retries of what is stored for ever.)
+//! Whether a sandbox's token still speaks for its sandbox.
 
 use sunaba_store::{Error, Result, Writer};
-use sunaba_types::limits::ENDED_GRACE_SECONDS;
-use sunaba_types::{SandboxId, Timestamp};
+use sunaba_store_sql::draft::{LoadedSandbox, refuse_long_ended, superseded};
+use sunaba_types::SandboxId;
 
 use crate::SqliteStore;
 use crate::fault::{Fault, told};
 use crate::rows::maybe_time;
-use crate::unit::{LoadedSandbox, Unit};
-
-pub(crate) fn superseded() -> Error {
-    Error::conflict("attempt_superseded", "a later attempt has taken this one's place; stop working")
-}
-
-fn refuse_long_ended(ended_at: Option<Timestamp>, now: Timestamp) -> Result<()> {
-    if ended_at.is_some_and(|at| now.duration_since(at).as_secs() >= ENDED_GRACE_SECONDS) {
-        return Err(Error::conflict("sandbox_ended", "the sandbox ended more than ten minutes ago"));
-    }
-    Ok(())
-}
+use crate::unit::Unit;
 
 impl Unit {
     /// The sandbox, which must exist and for which this writer must stand.
@@ -28,14 +16,8 @@ impl Unit {
         id: &SandboxId,
         by: Writer,
     ) -> Result<&mut LoadedSandbox, Fault> {
-        let ended_at = self.get_sandbox(id).await?.row.ended_at;
-        if let Writer::Sandbox { .. } = by {
-            if self.is_superseded(id, by) {
-                return Err(superseded().into());
-            }
-            refuse_long_ended(ended_at, self.now())?;
-        }
-        self.get_sandbox(id).await
+        self.find_sandbox(id).await?;
+        Ok(self.draft.standing_sandbox(id, by)?)
     }
 }
 

@@ -3,11 +3,12 @@
 use async_trait::async_trait;
 use serde_json::json;
 use sunaba_store::{Error, Queued, Result};
+use sunaba_store_sql::draft::Notice;
 use sunaba_types::limits::MESSAGES_MAX_WAITING;
 use sunaba_types::{Message, MessageId, MessageState, NewMessage};
 
 use crate::fault::Fault;
-use crate::unit::{Needs, Notice, Unit};
+use crate::unit::{Needs, Unit};
 use crate::writer::Command;
 
 pub(super) struct QueueMessage(pub(super) NewMessage);
@@ -22,7 +23,7 @@ impl Command for QueueMessage {
 
     async fn run(&self, unit: &mut Unit) -> Result<Queued, Fault> {
         let new = &self.0;
-        let sandbox = unit.get_sandbox(&new.sandbox_id)?.row.clone();
+        let sandbox = unit.draft.get_sandbox(&new.sandbox_id)?.row.clone();
         if sandbox.state.is_terminal() {
             let detail = format!("sandbox {} is {}; nobody will take the message", sandbox.id, sandbox.state);
             return Err(Error::conflict("sandbox_ended", detail).into());
@@ -42,7 +43,7 @@ impl Command for QueueMessage {
         }
         let message = insert(unit, new).await?;
         let queue_size = counted.waiting + 1;
-        unit.publish(Notice {
+        unit.draft.publish(Notice {
             project_id: sandbox.project_id.as_ref(),
             event_type: "SANDBOX_MESSAGE_QUEUED",
             entity_type: "sandbox",

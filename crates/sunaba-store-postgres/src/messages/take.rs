@@ -3,12 +3,13 @@
 use async_trait::async_trait;
 use serde_json::json;
 use sunaba_store::{Result, TakeMode, Writer};
+use sunaba_store_sql::draft::Notice;
 use sunaba_types::limits::MESSAGE_REDELIVERY_SECONDS;
 use sunaba_types::{Message, MessageId, MessageState, ProjectId, SandboxId, Timestamp};
 
 use crate::fault::Fault;
 use crate::rows::{all, list};
-use crate::unit::{Needs, Notice, Unit};
+use crate::unit::{Needs, Unit};
 use crate::writer::Command;
 
 /// Most content handed over by one poll; the rest comes with the next.
@@ -29,7 +30,7 @@ impl Command for Take {
     }
 
     async fn run(&self, unit: &mut Unit) -> Result<Vec<Message>, Fault> {
-        let project_id = unit.standing_sandbox(&self.sandbox_id, self.by)?.row.project_id.clone();
+        let project_id = unit.draft.standing_sandbox(&self.sandbox_id, self.by)?.row.project_id.clone();
         let key = self.sandbox_id.as_str();
         let now = unit.now();
         let via = acknowledge(unit, key, &self.mode, now.as_microsecond()).await?;
@@ -53,7 +54,7 @@ impl Command for Offer {
     }
 
     async fn run(&self, unit: &mut Unit) -> Result<Vec<Message>, Fault> {
-        unit.standing_sandbox(&self.sandbox_id, self.by)?;
+        unit.draft.standing_sandbox(&self.sandbox_id, self.by)?;
         let (key, now) = (self.sandbox_id.as_str(), unit.now().as_microsecond());
         acknowledge(unit, key, &TakeMode::Legacy, now).await?;
         deliverable(unit, key, &TakeMode::Legacy).await
@@ -76,7 +77,7 @@ impl Command for HandOver {
     }
 
     async fn run(&self, unit: &mut Unit) -> Result<(), Fault> {
-        let project_id = unit.standing_sandbox(&self.sandbox_id, self.by)?.row.project_id.clone();
+        let project_id = unit.draft.standing_sandbox(&self.sandbox_id, self.by)?.row.project_id.clone();
         let (key, ids) = (self.sandbox_id.as_str(), list(self.ids.iter().map(MessageId::as_str)));
         let rows = message_query!(
             "WHERE m.sandbox_id = $1 AND m.state IN ('queued', 'handed_over') AND m.acknowledged_at IS NULL
@@ -132,7 +133,7 @@ async fn hand_over(
         let again = message.handed_over_at.is_some();
         message.state = MessageState::HandedOver;
         message.handed_over_at.get_or_insert(now);
-        unit.publish(Notice {
+        unit.draft.publish(Notice {
             project_id,
             event_type: "SANDBOX_MESSAGE_DELIVERED",
             entity_type: "sandbox",

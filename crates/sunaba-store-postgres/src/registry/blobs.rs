@@ -30,7 +30,7 @@ impl Command for RecordBlob {
 
     async fn run(&self, unit: &mut Unit) -> Result<(), Fault> {
         if let (Some(id), Writer::Sandbox { .. }) = (&self.sandbox_id, self.by) {
-            unit.standing_sandbox(id, self.by)?;
+            unit.draft.standing_sandbox(id, self.by)?;
         }
         let (hash, now) = (self.hash.as_str(), unit.now().as_microsecond());
         let owner = self.sandbox_id.as_ref().map_or("", SandboxId::as_str);

@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use serde_json::json;
 use sunaba_store::{Error, NewProject, ProjectPatch, Result};
+use sunaba_store_sql::draft::Notice;
 use sunaba_store_sql::rows::ProjectRow;
 use sunaba_types::{Project, ProjectId};
 
@@ -10,7 +11,7 @@ use crate::PostgresStore;
 use crate::fault::Fault;
 use crate::page::InTime as _;
 use crate::rows::all;
-use crate::unit::{Needs, Notice, Unit};
+use crate::unit::{Needs, Unit};
 use crate::writer::Command;
 
 pub(super) struct EnsureProject(pub(super) NewProject);
@@ -49,7 +50,7 @@ impl Command for EnsureProject {
             created_at: unit.now(),
         };
         insert(unit, &project).await?;
-        unit.publish(Notice {
+        unit.draft.publish(Notice {
             project_id: Some(&project.id),
             event_type: "PROJECT_CREATED",
             entity_type: "project",
@@ -103,7 +104,7 @@ impl Command for UpdateProject {
         )
         .execute(unit.sql())
         .await?;
-        unit.publish(Notice {
+        unit.draft.publish(Notice {
             project_id: Some(&project.id),
             event_type: "PROJECT_UPDATED",
             entity_type: "project",

@@ -48,7 +48,7 @@ impl Command for CreateTask {
             completed_at: None,
         };
         insert(unit, &task).await?;
-        unit.announce_task(&task, None);
+        unit.draft.announce_task(&task, None);
         Ok(task)
     }
 }

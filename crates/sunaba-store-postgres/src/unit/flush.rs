@@ -1,9 +1,9 @@
 //! Writing what a transaction has collected: one statement a table.
 
+use sunaba_store_sql::draft::{NewEventRow, NewFeedRow};
 use sunaba_types::Timestamp;
 
 use super::Unit;
-use super::record::{EventRow, FeedRow};
 use crate::open::CHANNEL;
 
 impl Unit {
@@ -19,7 +19,7 @@ impl Unit {
     }
 
     async fn flush_events(&mut self) -> Result<(), sqlx::Error> {
-        let rows = std::mem::take(&mut self.state.events);
+        let rows = std::mem::take(&mut self.draft.events);
         if rows.is_empty() {
             return Ok(());
         }
@@ -49,16 +49,13 @@ impl Unit {
 
     async fn flush_logs(&mut self) -> Result<(), sqlx::Error> {
         let mut columns = LogColumns::default();
-        for (id, loaded) in &mut self.state.sandboxes {
-            if !std::mem::take(&mut loaded.log_changed) {
-                continue;
-            }
-            let log = &loaded.log;
-            columns.sandbox_id.push(id.to_string());
+        for changed in self.draft.take_changed_logs() {
+            let log = changed.log;
+            columns.sandbox_id.push(changed.sandbox_id.to_string());
             columns.last_hash.push(log.last_hash.to_vec());
             columns.first_heartbeat.push(log.first_heartbeat.map(Timestamp::as_microsecond));
             columns.last_heartbeat.push(log.last_heartbeat.map(Timestamp::as_microsecond));
-            columns.alive_until.push(loaded.row.alive_until.map(Timestamp::as_microsecond));
+            columns.alive_until.push(changed.alive_until.map(Timestamp::as_microsecond));
             let numbers = [
                 log.last_seq,
                 log.heartbeat_count,
@@ -108,12 +105,10 @@ impl Unit {
 
     async fn flush_types(&mut self) -> Result<(), sqlx::Error> {
         let (mut sandboxes, mut names, mut counts) = (Vec::new(), Vec::new(), Vec::new());
-        for (id, loaded) in &mut self.state.sandboxes {
-            for name in std::mem::take(&mut loaded.changed_types) {
-                counts.push(loaded.types.get(&name).copied().unwrap_or_default());
-                sandboxes.push(id.to_string());
-                names.push(name);
-            }
+        for (id, name, count) in self.draft.take_changed_types() {
+            sandboxes.push(id.to_string());
+            names.push(name);
+            counts.push(count);
         }
         if names.is_empty() {
             return Ok(());
@@ -134,8 +129,8 @@ impl Unit {
     /// Publishes, as the last statement of the transaction: the counter's lock is held until the commit, and
     /// nothing else is waited for meanwhile.
     pub(crate) async fn flush_feed(&mut self) -> Result<(), sqlx::Error> {
-        let rows = std::mem::take(&mut self.state.feed);
-        if rows.is_empty() && !self.state.probed {
+        let rows = std::mem::take(&mut self.draft.feed);
+        if rows.is_empty() && !self.probed {
             return Ok(());
         }
         let count = i64::try_from(rows.len()).expect("a batch is small");
@@ -168,7 +163,7 @@ impl Unit {
         .fetch_one(self.sql())
         .await?
         .position;
-        self.state.position = Some(position);
+        self.draft.position = Some(position);
         Ok(())
     }
 }
@@ -202,7 +197,7 @@ struct EventColumns {
 }
 
 impl EventColumns {
-    fn of(rows: Vec<EventRow>) -> Self {
+    fn of(rows: Vec<NewEventRow>) -> Self {
         let mut columns = Self::default();
         for row in rows {
             columns.sandbox_id.push(row.sandbox_id);
@@ -213,7 +208,7 @@ impl EventColumns {
             columns.source.push(row.source);
             columns.class.push(row.class);
             columns.created_at.push(row.created_at);
-            columns.payload.push(row.payload);
+            columns.payload.push(row.payload.into_bytes());
             columns.payload_hash.push(row.payload_hash.to_vec());
             columns.hash.push(row.hash.to_vec());
             columns.step.push(row.step);
@@ -236,7 +231,7 @@ struct FeedColumns {
 }
 
 impl FeedColumns {
-    fn of(rows: Vec<FeedRow>) -> Self {
+    fn of(rows: Vec<NewFeedRow>) -> Self {
         let mut columns = Self::default();
         for row in rows {
             columns.project_id.push(row.project_id);

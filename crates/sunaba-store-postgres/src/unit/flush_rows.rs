@@ -8,7 +8,7 @@ use crate::rows::storable;
 
 impl Unit {
     pub(super) async fn flush_turns(&mut self) -> Result<(), sqlx::Error> {
-        let turns = std::mem::take(&mut self.state.turns);
+        let turns = std::mem::take(&mut self.draft.turns);
         if turns.is_empty() {
             return Ok(());
         }
@@ -50,7 +50,7 @@ impl Unit {
     }
 
     pub(super) async fn flush_noisy(&mut self) -> Result<(), sqlx::Error> {
-        let opened = std::mem::take(&mut self.state.noisy_opened);
+        let opened = std::mem::take(&mut self.draft.noisy_opened);
         if !opened.is_empty() {
             let (sandboxes, calls) = columns(opened);
             sqlx::query!(
@@ -62,7 +62,7 @@ impl Unit {
             .execute(self.sql())
             .await?;
         }
-        let closed = std::mem::take(&mut self.state.noisy_closed);
+        let closed = std::mem::take(&mut self.draft.noisy_closed);
         if !closed.is_empty() {
             let (sandboxes, calls) = columns(closed);
             sqlx::query!(
@@ -79,22 +79,10 @@ impl Unit {
     }
 
     pub(super) async fn flush_rows(&mut self) -> Result<(), sqlx::Error> {
-        let sandboxes: Vec<Sandbox> = self
-            .state
-            .sandboxes
-            .values_mut()
-            .filter_map(|loaded| std::mem::take(&mut loaded.row_changed).then(|| loaded.row.clone()))
-            .collect();
-        for row in sandboxes {
+        for row in self.draft.take_changed_sandboxes() {
             self.update_sandbox(&row).await?;
         }
-        let tasks: Vec<Task> = self
-            .state
-            .tasks
-            .values_mut()
-            .filter_map(|task| std::mem::take(&mut task.changed).then(|| task.row.clone()))
-            .collect();
-        for row in tasks {
+        for row in self.draft.take_changed_tasks() {
             self.update_task(&row).await?;
         }
         Ok(())
@@ -163,7 +151,7 @@ impl Unit {
 
     /// What nobody took before the sandbox ended will not be taken; what was only taken will not be read.
     pub(super) async fn expire_messages(&mut self) -> Result<(), sqlx::Error> {
-        let ended = std::mem::take(&mut self.state.ended);
+        let ended = std::mem::take(&mut self.draft.ended);
         if ended.is_empty() {
             return Ok(());
         }

@@ -9,31 +9,22 @@ mod change;
 mod flush;
 mod flush_rows;
 mod ingest;
-mod loaded;
 mod needs;
 mod prepare;
-mod record;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::pool::PoolConnection;
 use sqlx::{PgConnection, Postgres, Row as _};
-use sunaba_types::{Clock, SandboxId, TaskId, Timestamp};
+use sunaba_store_sql::draft::Draft;
+use sunaba_types::{Clock, Timestamp};
 use tokio::time::timeout;
 
-pub(crate) use change::EXTERNAL;
-pub(crate) use loaded::LoadedSandbox;
 pub(crate) use needs::Needs;
 pub(crate) use prepare::Prepared;
-pub(crate) use record::Notice;
 
 use crate::writer::Context;
-use ingest::Known;
-use loaded::LoadedTask;
-use record::{EventRow, FeedRow};
-use sunaba_store_sql::facts::Turn;
 
 /// Each statement sees what was committed before it: what is read after a lock came is the present state.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED;
@@ -46,29 +37,12 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 pub(crate) struct Unit {
     connection: PoolConnection<Postgres>,
     clock: Arc<dyn Clock>,
-    now: Timestamp,
-    state: State,
-    /// Whether the transaction has neither been committed nor undone.
-    open: bool,
-}
-
-/// What is undone together with the transaction.
-#[derive(Debug, Clone, Default)]
-struct State {
-    sandboxes: BTreeMap<SandboxId, LoadedSandbox>,
-    tasks: HashMap<TaskId, LoadedTask>,
-    /// Events of this transaction by id, and earlier ones whose id is used again.
-    known: HashMap<(SandboxId, String), Known>,
-    events: Vec<EventRow>,
-    feed: Vec<FeedRow>,
-    turns: BTreeMap<(SandboxId, i64), Turn>,
-    noisy_opened: Vec<(SandboxId, String)>,
-    noisy_closed: Vec<(SandboxId, String)>,
-    ended: BTreeSet<SandboxId>,
+    /// What is undone together with the transaction.
+    pub(crate) draft: Draft,
     /// Somebody wants to know whether the counter can be written.
     probed: bool,
-    /// The feed's last position, once it was moved.
-    position: Option<i64>,
+    /// Whether the transaction has neither been committed nor undone.
+    open: bool,
 }
 
 /// Why there is no transaction.
@@ -105,7 +79,8 @@ impl Unit {
             return Err(BeginError::NotDurable(setting));
         }
         let clock = Arc::clone(&context.clock);
-        Ok(Self { connection, now: clock.now(), clock, state: State::default(), open: true })
+        let draft = Draft::new(clock.now());
+        Ok(Self { connection, clock, draft, probed: false, open: true })
     }
 
     /// The transaction's connection.
@@ -115,19 +90,19 @@ impl Unit {
 
     /// The moment of this transaction.
     pub(crate) fn now(&self) -> Timestamp {
-        self.now
+        self.draft.now
     }
 
     /// Makes everything flushed durable; gives the feed's last position if it moved.
     pub(crate) async fn commit(&mut self) -> Result<Option<i64>, sqlx::Error> {
         sqlx::raw_sql("COMMIT").execute(self.sql()).await?;
         self.open = false;
-        Ok(self.state.position)
+        Ok(self.draft.position)
     }
 
     /// Undoes the transaction.
     pub(crate) async fn rollback(&mut self) {
-        self.state = State::default();
+        self.forget();
         let undone = sqlx::raw_sql("ROLLBACK").execute(self.sql());
         if matches!(timeout(ANSWERS_WITHIN, undone).await, Ok(Ok(_))) {
             self.open = false;
@@ -136,15 +111,20 @@ impl Unit {
 
     /// Undoes the transaction and opens another one.
     pub(crate) async fn restart(&mut self) -> Result<(), sqlx::Error> {
-        self.state = State::default();
+        self.forget();
         sqlx::raw_sql("ROLLBACK; BEGIN ISOLATION LEVEL READ COMMITTED").execute(self.sql()).await?;
         Ok(())
+    }
+
+    fn forget(&mut self) {
+        self.draft = Draft::new(self.draft.now);
+        self.probed = false;
     }
 
     /// Sets a point to come back to.
     pub(crate) async fn save(&mut self) -> Result<Saved, sqlx::Error> {
         sqlx::raw_sql("SAVEPOINT piece").execute(self.sql()).await?;
-        Ok(Saved(Box::new(self.state.clone())))
+        Ok(Saved { draft: Box::new(self.draft.clone()), probed: self.probed })
     }
 
     /// Keeps what was done since the point.
@@ -156,13 +136,14 @@ impl Unit {
     /// Undoes what was done since the point; the locks from before it stay.
     pub(crate) async fn restore(&mut self, saved: Saved) -> Result<(), sqlx::Error> {
         sqlx::raw_sql("ROLLBACK TO SAVEPOINT piece; RELEASE SAVEPOINT piece").execute(self.sql()).await?;
-        self.state = *saved.0;
+        self.draft = *saved.draft;
+        self.probed = saved.probed;
         Ok(())
     }
 
     /// Writes the counter at the end, whether or not something is published.
     pub(crate) fn probe(&mut self) {
-        self.state.probed = true;
+        self.probed = true;
     }
 }
 
@@ -178,4 +159,7 @@ impl Drop for Unit {
 
 /// A point in a transaction to come back to.
 #[derive(Debug)]
-pub(crate) struct Saved(Box<State>);
+pub(crate) struct Saved {
+    draft: Box<Draft>,
+    probed: bool,
+}

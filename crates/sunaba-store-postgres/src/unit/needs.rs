@@ -3,12 +3,9 @@
 use std::collections::BTreeSet;
 
 use sunaba_store::{Append, Writer};
-use sunaba_types::{CallId, NewEvent, ProjectId, SandboxId, TaskId};
-
+use sunaba_store_sql::draft::STATE_CHANGED;
 use sunaba_store_sql::facts::Facts;
-
-/// The type of the events that the store itself writes.
-pub(super) const STATE_CHANGED: &str = "sandbox.state_changed";
+use sunaba_types::{CallId, NewEvent, ProjectId, SandboxId, TaskId};
 
 /// See the module.
 #[derive(Debug, Default)]

@@ -7,12 +7,12 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use sunaba_types::{Sandbox, SandboxId, Task, TaskId};
+use sunaba_store_sql::draft::{KnownRow, LoadedSandbox, Log};
+use sunaba_types::{Sandbox, SandboxId, TaskId};
 
-use super::loaded::{LoadedSandbox, LoadedTask, Log};
-use super::{Known, Needs, Unit};
+use super::{Needs, Unit};
 use crate::fault::Unreadable;
-use crate::rows::{hash, maybe_time, readable, sandbox_query, task_query, time};
+use crate::rows::{hash, maybe_time, readable, sandbox_query, task_query};
 
 /// Whether a transaction may go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl Unit {
         self.load_types(needs.types).await?;
         self.load_noisy(needs.noisy).await?;
         self.load_known(needs.events).await?;
-        self.now = self.clock.now();
+        self.draft.now = self.clock.now();
         Ok(Prepared::Yes)
     }
 
@@ -147,13 +147,13 @@ impl Unit {
             let row = Sandbox::try_from(row)?;
             let mut loaded = LoadedSandbox::fresh(row);
             loaded.log = readable(log, "sandbox_log", "sandbox_id", loaded.row.id.as_str())?;
-            self.state.sandboxes.insert(loaded.row.id.clone(), loaded);
+            self.draft.sandboxes.insert(loaded.row.id.clone(), loaded);
         }
         Ok(())
     }
 
     async fn lock_tasks(&mut self, needs: &mut Needs) -> Result<(), sqlx::Error> {
-        let of_sandboxes = self.state.sandboxes.values().filter_map(|loaded| loaded.row.task_id.as_ref());
+        let of_sandboxes = self.draft.sandboxes.values().filter_map(|loaded| loaded.row.task_id.as_ref());
         needs.tasks.extend(of_sandboxes.map(TaskId::to_string));
         if needs.tasks.is_empty() {
             return Ok(());
@@ -163,14 +163,13 @@ impl Unit {
             .fetch_all(self.sql())
             .await?;
         for row in rows {
-            let row = Task::try_from(row)?;
-            self.state.tasks.insert(row.id.clone(), LoadedTask { row, changed: false });
+            self.draft.know_task(row.try_into()?);
         }
         Ok(())
     }
 
     async fn lock_projects(&mut self, needs: &mut Needs) -> Result<(), sqlx::Error> {
-        for (id, loaded) in &self.state.sandboxes {
+        for (id, loaded) in &self.draft.sandboxes {
             if let Some(project) = &loaded.row.project_id
                 && needs.spenders.contains(id.as_str())
             {
@@ -188,7 +187,7 @@ impl Unit {
     }
 
     async fn load_types(&mut self, asked: BTreeSet<(String, String)>) -> Result<(), sqlx::Error> {
-        if self.state.sandboxes.is_empty() {
+        if self.draft.sandboxes.is_empty() {
             return Ok(());
         }
         let (sandboxes, types) = columns(asked);
@@ -236,11 +235,12 @@ impl Unit {
     /// Finds out which event ids are taken. Each is looked for as the next one in order, because only the right
     /// index has that order.
     async fn load_known(&mut self, asked: Vec<(String, String)>) -> Result<(), sqlx::Error> {
-        if asked.is_empty() || self.state.sandboxes.is_empty() {
+        if asked.is_empty() || self.draft.sandboxes.is_empty() {
             return Ok(());
         }
         let (sandboxes, ids) = columns(asked);
-        let found = sqlx::query!(
+        let found = sqlx::query_as!(
+            KnownRow,
             "SELECT e.sandbox_id, e.event_id, e.seq, e.created_at, e.event_type, e.source, e.payload_hash, e.step
              FROM unnest($1::text[], $2::text[]) AS asked (sandbox_id, event_id)
              CROSS JOIN LATERAL (SELECT * FROM events AS next
@@ -253,23 +253,14 @@ impl Unit {
         .fetch_all(self.sql())
         .await?;
         for row in found {
-            let known = Known {
-                seq: row.seq,
-                created_at: time(row.created_at, "events", "created_at", &row.event_id)?,
-                event_type: row.event_type,
-                source: row.source,
-                payload_hash: hash(&row.payload_hash, "events", "payload_hash", &row.event_id)?,
-                step: row.step,
-            };
-            let id = sandbox_id(row.sandbox_id)?;
-            self.state.known.insert((id, row.event_id), known);
+            self.draft.recall(row)?;
         }
         Ok(())
     }
 
     fn loaded_by_key(&mut self, key: String) -> Result<Option<&mut LoadedSandbox>, Unreadable> {
         let id = sandbox_id(key)?;
-        Ok(self.state.sandboxes.get_mut(&id))
+        Ok(self.draft.sandboxes.get_mut(&id))
     }
 }
 

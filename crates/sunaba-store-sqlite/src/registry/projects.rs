@@ -3,13 +3,14 @@
 use async_trait::async_trait;
 use serde_json::json;
 use sunaba_store::{Error, NewProject, ProjectPatch, Result};
+use sunaba_store_sql::draft::Notice;
 use sunaba_store_sql::rows::ProjectRow;
 use sunaba_types::{Project, ProjectId};
 
 use crate::SqliteStore;
 use crate::fault::{Fault, told};
 use crate::rows::all;
-use crate::unit::{Notice, Unit};
+use crate::unit::Unit;
 use crate::writer::Command;
 
 pub(super) struct EnsureProject(pub(super) NewProject);
@@ -42,7 +43,7 @@ impl Command for EnsureProject {
             created_at: unit.now(),
         };
         insert(unit, &project).await?;
-        unit.publish(Notice {
+        unit.draft.publish(Notice {
             project_id: Some(&project.id),
             event_type: "PROJECT_CREATED",
             entity_type: "project",
@@ -92,7 +93,7 @@ impl Command for UpdateProject {
         )
         .execute(unit.sql())
         .await?;
-        unit.publish(Notice {
+        unit.draft.publish(Notice {
             project_id: Some(&project.id),
             event_type: "PROJECT_UPDATED",
             entity_type: "project",

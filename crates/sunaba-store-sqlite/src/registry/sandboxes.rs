@@ -1,17 +1,14 @@
 //! Sandboxes: making, changing, listing.
 
 use async_trait::async_trait;
-use sunaba_engine::{TaskTrigger, next_sandbox_state, next_task_state};
 use sunaba_store::{Error, NewSandbox, Result, SandboxChange, SandboxFilter};
-use sunaba_types::{
-    Outcome, ProjectId, Sandbox, SandboxId, SandboxState, Task, TaskId, TaskState, TicketStatus, Timestamp,
-};
+use sunaba_types::{ProjectId, Sandbox, SandboxId, TaskId, Timestamp};
 
 use super::visible_list;
 use crate::SqliteStore;
 use crate::fault::{Fault, told};
 use crate::rows::{all, list, sandbox_query};
-use crate::unit::{EXTERNAL, Unit};
+use crate::unit::Unit;
 use crate::writer::Command;
 
 pub(super) struct CreateSandbox(pub(super) NewSandbox);
@@ -21,71 +18,24 @@ impl Command for CreateSandbox {
     type Output = Sandbox;
 
     async fn run(&self, unit: &mut Unit) -> Result<Sandbox, Fault> {
-        let new = &self.0;
-        let id = SandboxId::generate();
-        let now = unit.now();
-        let task = match &new.task_id {
-            Some(task_id) => Some(claim(unit, task_id, &id).await?),
-            None => None,
-        };
-        let project_id = match &task {
-            Some((task, _)) => Some(task.project_id.clone()),
-            None => new.project_id.clone(),
-        };
-        if let Some(project_id) = &project_id {
+        if let Some(task_id) = &self.0.task_id {
+            unit.find_task(task_id).await?;
+        }
+        let planned = unit.draft.plan_sandbox(&self.0)?;
+        if let Some(project_id) = &planned.row.project_id {
             let key = project_id.as_str();
             let held = sqlx::query_scalar!("SELECT id FROM projects WHERE id = ?1", key)
                 .fetch_optional(unit.sql())
                 .await?;
             held.ok_or_else(|| Error::not_found("project", project_id))?;
         }
-        let row = Sandbox {
-            id: id.clone(),
-            project_id,
-            task_id: new.task_id.clone(),
-            attempt: task.as_ref().map_or(1, |(task, _)| task.attempt),
-            provider: new.provider.clone(),
-            provider_ref: None,
-            // Nobody brings up what is somewhere else: it is there as soon as it is known.
-            state: if new.provider == EXTERNAL { SandboxState::Running } else { SandboxState::Pending },
-            state_entered_at: now,
-            reason: None,
-            runtime: new.runtime.clone(),
-            model: new.model.clone(),
-            prompt: new.prompt.clone(),
-            branch_name: None,
-            base_commit: None,
-            head_commit: None,
-            isolation: None,
-            resources: new.resources,
-            terms: new.terms.clone(),
-            exit: None,
-            cost_micros: 0,
-            alive_until: None,
-            created_at: now,
-            ended_at: None,
-        };
+        let row = planned.row.clone();
         unit.insert_sandbox(row.clone()).await?;
-        if let Some((task, before)) = task {
-            unit.task_changed(&task);
-            unit.announce_task(&task, Some(before));
-            unit.touch_ticket(&task, None, Some(TicketStatus::InProgress)).await?;
+        if let Some(touch) = unit.draft.task_claimed(planned) {
+            unit.touch_ticket(&touch).await?;
         }
         Ok(row)
     }
-}
-
-/// The task as it will be with this sandbox, and the state it was in. Changes nothing yet.
-async fn claim(unit: &mut Unit, task_id: &TaskId, sandbox: &SandboxId) -> Result<(Task, TaskState), Fault> {
-    let found = unit.find_task(task_id).await?;
-    let mut task = found.ok_or_else(|| Error::not_found("task", task_id))?.clone();
-    let before = task.status;
-    let not_ready = |_| Error::conflict("task_not_ready", format!("task {task_id} is {before}, not pending"));
-    let claimed = next_task_state(before, TaskTrigger::Claim).map_err(not_ready)?;
-    task.status = next_task_state(claimed, TaskTrigger::Assign)?;
-    task.attempt += 1;
-    task.sandbox_id = Some(sandbox.clone());
-    Ok((task, before))
 }
 
 pub(super) struct ChangeSandbox {
@@ -98,78 +48,11 @@ impl Command for ChangeSandbox {
     type Output = Sandbox;
 
     async fn run(&self, unit: &mut Unit) -> Result<Sandbox, Fault> {
-        let (id, change) = (&self.id, &self.change);
-        let state = unit.get_sandbox(id).await?.row.state;
-        // Everything is decided before anything is changed.
-        let to = change.trigger.map(|trigger| next_sandbox_state(state, trigger)).transpose()?;
-        let task_to = match change.task_trigger {
-            Some(trigger) => Some(next_task_state(unit.current_task(id)?.status, trigger)?),
-            None => None,
-        };
-        if let Some(to) = to {
-            unit.enter_sandbox_state(id, to, change.reason.clone());
+        unit.find_sandbox(&self.id).await?;
+        if let Some(touch) = unit.draft.change_sandbox(&self.id, &self.change)? {
+            unit.touch_ticket(&touch).await?;
         }
-        self.set_fields(unit).await?;
-        self.set_result(unit, task_to).await?;
-        Ok(unit.get_sandbox(id).await?.row.clone())
-    }
-}
-
-impl ChangeSandbox {
-    async fn set_fields(&self, unit: &mut Unit) -> Result<(), Fault> {
-        let change = &self.change;
-        let loaded = unit.get_sandbox(&self.id).await?;
-        let row = &mut loaded.row;
-        let fields = [
-            (&mut row.reason, &change.reason),
-            (&mut row.provider_ref, &change.provider_ref),
-            (&mut row.isolation, &change.isolation),
-            (&mut row.branch_name, &change.branch_name),
-            (&mut row.base_commit, &change.base_commit),
-            (&mut row.head_commit, &change.head_commit),
-        ];
-        let mut changed = false;
-        for (held, new) in fields {
-            if new.is_some() && held != new {
-                held.clone_from(new);
-                changed = true;
-            }
-        }
-        if change.egress.is_some() && row.terms.egress != change.egress {
-            row.terms.egress.clone_from(&change.egress);
-            changed = true;
-        }
-        if change.exit.is_some() && row.exit != change.exit {
-            row.exit.clone_from(&change.exit);
-            changed = true;
-        }
-        if changed {
-            loaded.mark_changed();
-        }
-        Ok(())
-    }
-
-    /// The task's part: what was produced, then the step.
-    async fn set_result(&self, unit: &mut Unit, to: Option<TaskState>) -> Result<(), Fault> {
-        let change = &self.change;
-        let Some(mut task) = unit.task_of(&self.id).map(|task| task.clone()) else { return Ok(()) };
-        if change.outcome.is_some() || change.result.is_some() {
-            task.outcome = change.outcome.or(task.outcome);
-            task.result = change.result.clone().or(task.result);
-            unit.task_changed(&task);
-        }
-        if let Some(to) = to {
-            unit.enter_task_state(&self.id, to, change.reason.clone());
-        }
-        let status = match (to, task.outcome) {
-            (Some(TaskState::Completed), Some(Outcome::NoChanges)) => Some(TicketStatus::Done),
-            (Some(TaskState::Completed), _) => Some(TicketStatus::InReview),
-            _ => None,
-        };
-        if change.branch_name.is_some() || status.is_some() {
-            unit.touch_ticket(&task, change.branch_name.as_deref(), status).await?;
-        }
-        Ok(())
+        Ok(unit.draft.get_sandbox(&self.id)?.row.clone())
     }
 }
 

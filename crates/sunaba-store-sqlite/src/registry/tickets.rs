@@ -3,13 +3,14 @@
 use async_trait::async_trait;
 use serde_json::json;
 use sunaba_store::{Error, NewTicket, Result};
+use sunaba_store_sql::draft::Notice;
 use sunaba_store_sql::rows::TicketRow;
 use sunaba_types::{ProjectId, Ticket, TicketId, TicketStatus};
 
 use crate::SqliteStore;
 use crate::fault::{Fault, told};
 use crate::rows::all;
-use crate::unit::{Notice, Unit};
+use crate::unit::Unit;
 use crate::writer::Command;
 
 pub(super) struct CreateTicket(pub(super) NewTicket);
@@ -42,7 +43,7 @@ impl Command for CreateTicket {
             updated_at: unit.now(),
         };
         insert(unit, &ticket).await?;
-        unit.publish(Notice {
+        unit.draft.publish(Notice {
             project_id: Some(&ticket.project_id),
             event_type: "TICKET_CREATED",
             entity_type: "ticket",

@@ -9,8 +9,7 @@
 use std::sync::LazyLock;
 
 use sqlx::SqliteConnection;
-
-use super::record::{EventRow, FeedRow};
+use sunaba_store_sql::draft::{NewEventRow, NewFeedRow};
 
 const LARGEST: usize = 256;
 
@@ -48,7 +47,7 @@ fn parts<'a, T>(statements: &'static [String], mut rows: &'a [T]) -> Vec<(&'stat
 
 pub(super) async fn insert_events(
     connection: &mut SqliteConnection,
-    rows: &[EventRow],
+    rows: &[NewEventRow],
 ) -> Result<(), sqlx::Error> {
     for (statement, part) in parts(&EVENTS, rows) {
         let mut query = sqlx::query(statement);
@@ -76,7 +75,7 @@ pub(super) async fn insert_events(
 pub(super) async fn insert_feed(
     connection: &mut SqliteConnection,
     mut position: i64,
-    rows: &[FeedRow],
+    rows: &[NewFeedRow],
 ) -> Result<i64, sqlx::Error> {
     for (statement, part) in parts(&FEED, rows) {
         let mut query = sqlx::query(statement);

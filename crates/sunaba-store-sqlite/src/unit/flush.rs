@@ -3,6 +3,7 @@
 //! Small rows go in as one JSON text, because every statement costs a hop to the
 //! connection's thread; events and the feed have statements of many rows.
 
+use sunaba_store_sql::draft::ChangedLog;
 use sunaba_types::chain::hex;
 use sunaba_types::{Sandbox, SandboxId, Task, Timestamp};
 
@@ -14,6 +15,7 @@ impl Unit {
     pub(crate) async fn flush(&mut self) -> Result<(), sqlx::Error> {
         self.flush_events().await?;
         self.flush_logs().await?;
+        self.flush_types().await?;
         self.flush_turns().await?;
         self.flush_noisy().await?;
         self.flush_rows().await?;
@@ -22,40 +24,16 @@ impl Unit {
     }
 
     async fn flush_events(&mut self) -> Result<(), sqlx::Error> {
-        let rows = std::mem::take(&mut self.state.events);
+        let rows = std::mem::take(&mut self.draft.events);
         bulk::insert_events(self.sql(), &rows).await
     }
 
     async fn flush_logs(&mut self) -> Result<(), sqlx::Error> {
-        let mut logs = Vec::new();
-        let mut counts = Vec::new();
-        for (id, loaded) in &mut self.state.sandboxes {
-            if !std::mem::take(&mut loaded.log_changed) {
-                continue;
-            }
-            let log = &loaded.log;
-            logs.push((
-                id.as_str(),
-                log.last_seq,
-                hex(&log.last_hash),
-                log.heartbeat_count,
-                log.first_heartbeat.map(Timestamp::as_microsecond),
-                log.last_heartbeat.map(Timestamp::as_microsecond),
-                log.story_count,
-                log.noise_count,
-                log.silence_seconds,
-                loaded.row.alive_until.map(Timestamp::as_microsecond),
-            ));
-            let types = std::mem::take(&mut loaded.changed_types);
-            counts.extend(types.into_iter().map(|name| {
-                let count = loaded.types.get(&name).copied().unwrap_or_default();
-                (id.as_str(), name, count)
-            }));
-        }
-        if logs.is_empty() {
+        let changed = self.draft.take_changed_logs();
+        if changed.is_empty() {
             return Ok(());
         }
-        let (logs, counts) = (json(&logs), (!counts.is_empty()).then(|| json(&counts)));
+        let logs = json(&changed.into_iter().map(log_arguments).collect::<Vec<_>>());
         sqlx::query!(
             "UPDATE sandbox_log
              SET last_seq = new.value ->> 1, last_hash = unhex(new.value ->> 2),
@@ -68,7 +46,15 @@ impl Unit {
         )
         .execute(self.sql())
         .await?;
-        let Some(counts) = counts else { return Ok(()) };
+        Ok(())
+    }
+
+    async fn flush_types(&mut self) -> Result<(), sqlx::Error> {
+        let counts = self.draft.take_changed_types();
+        if counts.is_empty() {
+            return Ok(());
+        }
+        let counts = json(&counts);
         sqlx::query!(
             "INSERT INTO event_type_counts (sandbox_id, event_type, count)
              SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1) WHERE true
@@ -81,7 +67,7 @@ impl Unit {
     }
 
     async fn flush_turns(&mut self) -> Result<(), sqlx::Error> {
-        let turns = std::mem::take(&mut self.state.turns);
+        let turns = std::mem::take(&mut self.draft.turns);
         if turns.is_empty() {
             return Ok(());
         }
@@ -112,7 +98,7 @@ impl Unit {
     }
 
     async fn flush_noisy(&mut self) -> Result<(), sqlx::Error> {
-        let opened = std::mem::take(&mut self.state.noisy_opened);
+        let opened = std::mem::take(&mut self.draft.noisy_opened);
         if !opened.is_empty() {
             let rows = json(&opened);
             sqlx::query!(
@@ -123,7 +109,7 @@ impl Unit {
             .execute(self.sql())
             .await?;
         }
-        let closed = std::mem::take(&mut self.state.noisy_closed);
+        let closed = std::mem::take(&mut self.draft.noisy_closed);
         if !closed.is_empty() {
             let rows = json(&closed);
             sqlx::query!(
@@ -138,22 +124,10 @@ impl Unit {
     }
 
     async fn flush_rows(&mut self) -> Result<(), sqlx::Error> {
-        let sandboxes: Vec<Sandbox> = self
-            .state
-            .sandboxes
-            .values_mut()
-            .filter_map(|loaded| std::mem::take(&mut loaded.row_changed).then(|| loaded.row.clone()))
-            .collect();
-        for row in sandboxes {
+        for row in self.draft.take_changed_sandboxes() {
             self.update_sandbox(&row).await?;
         }
-        let tasks: Vec<Task> = self
-            .state
-            .tasks
-            .values_mut()
-            .filter_map(|task| std::mem::take(&mut task.changed).then(|| task.row.clone()))
-            .collect();
-        for row in tasks {
+        for row in self.draft.take_changed_tasks() {
             self.update_task(&row).await?;
         }
         Ok(())
@@ -220,7 +194,7 @@ impl Unit {
 
     /// What nobody took before the sandbox ended will not be taken; what was only taken will not be read.
     async fn expire_messages(&mut self) -> Result<(), sqlx::Error> {
-        let ended = std::mem::take(&mut self.state.ended);
+        let ended = std::mem::take(&mut self.draft.ended);
         if ended.is_empty() {
             return Ok(());
         }
@@ -239,8 +213,8 @@ impl Unit {
     }
 
     async fn flush_feed(&mut self) -> Result<(), sqlx::Error> {
-        let rows = std::mem::take(&mut self.state.feed);
-        let before = match self.state.position {
+        let rows = std::mem::take(&mut self.draft.feed);
+        let before = match self.draft.position {
             Some(position) => position,
             None => {
                 sqlx::query_scalar!("SELECT position FROM feed_counter WHERE id = 1")
@@ -254,7 +228,24 @@ impl Unit {
                 .execute(self.sql())
                 .await?;
         }
-        self.state.position = Some(position);
+        self.draft.position = Some(position);
         Ok(())
     }
+}
+
+/// A log as one row of the statement's argument.
+fn log_arguments(changed: ChangedLog<'_>) -> impl serde::Serialize {
+    let log = changed.log;
+    (
+        changed.sandbox_id.as_str(),
+        log.last_seq,
+        hex(&log.last_hash),
+        log.heartbeat_count,
+        log.first_heartbeat.map(Timestamp::as_microsecond),
+        log.last_heartbeat.map(Timestamp::as_microsecond),
+        log.story_count,
+        log.noise_count,
+        log.silence_seconds,
+        changed.alive_until.map(Timestamp::as_microsecond),
+    )
 }

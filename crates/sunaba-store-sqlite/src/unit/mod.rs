@@ -11,23 +11,13 @@ mod change;
 mod flush;
 mod ingest;
 mod loaded;
-mod record;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{Connection as _, Row as _, SqliteConnection};
-use sunaba_types::{Clock, SandboxId, TaskId, Timestamp};
-
-pub(crate) use change::EXTERNAL;
-pub(crate) use loaded::LoadedSandbox;
-pub(crate) use record::Notice;
-
-use ingest::Known;
-use loaded::LoadedTask;
-use record::{EventRow, FeedRow};
-use sunaba_store_sql::facts::Turn;
+use sunaba_store_sql::draft::Draft;
+use sunaba_types::{Clock, Timestamp};
 
 /// More known sandboxes than this are forgotten together and read again when needed.
 const KNOWN_SANDBOXES: usize = 4096;
@@ -36,31 +26,14 @@ const KNOWN_SANDBOXES: usize = 4096;
 pub(crate) struct Unit {
     connection: Option<SqliteConnection>,
     clock: Arc<dyn Clock>,
-    now: Timestamp,
-    state: State,
-}
-
-/// What is undone together with the transaction.
-#[derive(Debug, Clone, Default)]
-struct State {
-    sandboxes: HashMap<SandboxId, LoadedSandbox>,
-    tasks: HashMap<TaskId, LoadedTask>,
-    /// Events of this transaction by id, and earlier ones whose id is used again.
-    known: HashMap<(SandboxId, String), Known>,
-    events: Vec<EventRow>,
-    feed: Vec<FeedRow>,
-    turns: BTreeMap<(SandboxId, i64), Turn>,
-    noisy_opened: Vec<(SandboxId, String)>,
-    noisy_closed: Vec<(SandboxId, String)>,
-    ended: BTreeSet<SandboxId>,
-    /// The feed's last position, once it was read.
-    position: Option<i64>,
+    /// What is undone together with the transaction.
+    pub(crate) draft: Draft,
 }
 
 impl Unit {
     pub(crate) fn new(connection: SqliteConnection, clock: Arc<dyn Clock>) -> Self {
-        let now = clock.now();
-        Self { connection: Some(connection), clock, now, state: State::default() }
+        let draft = Draft::new(clock.now());
+        Self { connection: Some(connection), clock, draft }
     }
 
     /// The open transaction's connection.
@@ -70,7 +43,7 @@ impl Unit {
 
     /// The moment of this transaction.
     pub(crate) fn now(&self) -> Timestamp {
-        self.now
+        self.draft.now
     }
 
     /// Opens a transaction, on a new connection if the old one became unusable.
@@ -78,24 +51,24 @@ impl Unit {
         if self.connection.is_none() {
             self.connection = Some(crate::open::reconnect(connect).await?);
         }
-        if self.state.sandboxes.len() > KNOWN_SANDBOXES {
-            self.state = State::default();
+        if self.draft.sandboxes.len() > KNOWN_SANDBOXES {
+            self.draft = Draft::new(self.draft.now);
         }
         sqlx::query("BEGIN IMMEDIATE").execute(self.sql()).await?;
-        self.now = self.clock.now();
-        self.state.known.clear();
+        self.draft.now = self.clock.now();
+        self.draft.known.clear();
         Ok(())
     }
 
     /// Makes everything flushed durable; gives the feed's last position.
     pub(crate) async fn commit(&mut self) -> Result<i64, sqlx::Error> {
         sqlx::query("COMMIT").execute(self.sql()).await?;
-        Ok(self.state.position.unwrap_or_default())
+        Ok(self.draft.position.unwrap_or_default())
     }
 
     /// Undoes the transaction and forgets what was known.
     pub(crate) async fn rollback(&mut self) {
-        self.state = State::default();
+        self.draft = Draft::new(self.draft.now);
         let Some(connection) = self.connection.as_mut() else { return };
         // SQLite may have undone it already; then there is nothing to roll back.
         let undone = sqlx::query("ROLLBACK").execute(&mut *connection).await;
@@ -119,7 +92,7 @@ impl Unit {
     /// Sets a point to come back to.
     pub(crate) async fn save(&mut self) -> Result<Saved, sqlx::Error> {
         sqlx::query("SAVEPOINT piece").execute(self.sql()).await?;
-        Ok(Saved(Box::new(self.state.clone())))
+        Ok(Saved(Box::new(self.draft.clone())))
     }
 
     /// Keeps what was done since the point.
@@ -132,7 +105,7 @@ impl Unit {
     pub(crate) async fn restore(&mut self, saved: Saved) -> Result<(), sqlx::Error> {
         sqlx::query("ROLLBACK TO piece").execute(self.sql()).await?;
         self.release().await?;
-        self.state = *saved.0;
+        self.draft = *saved.0;
         Ok(())
     }
 
@@ -147,4 +120,4 @@ impl Unit {
 
 /// A point in a transaction to come back to.
 #[derive(Debug)]
-pub(crate) struct Saved(Box<State>);
+pub(crate) struct Saved(Box<Draft>);

@@ -4,49 +4,67 @@ use sunaba_store::Appended;
 use sunaba_types::chain::{Hash, Link};
 use sunaba_types::{EventClass, NewEvent, ProjectId, SandboxId};
 
-use super::Unit;
-use super::ingest::Known;
-use sunaba_store_sql::facts::{Facts, Turn};
+use super::Draft;
+use super::{Known, LoadedSandbox};
+use crate::facts::{Facts, Turn};
 
 /// Open search calls that are remembered for one sandbox.
-const NOISY_MAX: usize = 1000;
+const NOISY_MAX: i64 = 1000;
 
-/// A row of `events`.
+/// A row of `events` that is to be written.
 #[derive(Debug, Clone)]
-pub(super) struct EventRow {
-    pub(super) sandbox_id: String,
-    pub(super) seq: i64,
-    pub(super) event_id: String,
-    pub(super) event_type: String,
-    pub(super) type_seq: i64,
-    pub(super) source: &'static str,
-    pub(super) class: i64,
-    pub(super) created_at: i64,
+pub struct NewEventRow {
+    /// Whose event it is.
+    pub sandbox_id: String,
+    /// Its place in the log.
+    pub seq: i64,
+    /// Its id.
+    pub event_id: String,
+    /// Its type.
+    pub event_type: String,
+    /// Its place among those of its type.
+    pub type_seq: i64,
+    /// Who says it.
+    pub source: &'static str,
+    /// What it is to a reader.
+    pub class: i16,
+    /// When, in microseconds.
+    pub created_at: i64,
     /// The text that was received.
-    pub(super) payload: String,
-    pub(super) payload_hash: Hash,
-    pub(super) hash: Hash,
-    pub(super) step: Option<String>,
+    pub payload: String,
+    /// The hash of its payload.
+    pub payload_hash: Hash,
+    /// Its link of the chain.
+    pub hash: Hash,
+    /// The step it belongs to, as JSON.
+    pub step: Option<String>,
 }
 
 /// A row of `feed` that has no position yet.
 #[derive(Debug, Clone)]
-pub(super) struct FeedRow {
-    pub(super) project_id: Option<String>,
-    pub(super) event_type: String,
-    pub(super) entity_type: &'static str,
-    pub(super) entity_id: String,
-    pub(super) sandbox_id: Option<String>,
+pub struct NewFeedRow {
+    /// The project, if it belongs to one.
+    pub project_id: Option<String>,
+    /// Its type.
+    pub event_type: String,
+    /// What kind of thing it is about.
+    pub entity_type: &'static str,
+    /// Which one.
+    pub entity_id: String,
+    /// The sandbox, if it is about one.
+    pub sandbox_id: Option<String>,
     /// The event it refers to; such a row brings no payload of its own.
-    pub(super) seq: Option<i64>,
-    pub(super) payload: Option<String>,
-    pub(super) created_at: i64,
+    pub seq: Option<i64>,
+    /// What it says, as JSON.
+    pub payload: Option<String>,
+    /// When, in microseconds.
+    pub created_at: i64,
 }
 
-impl Unit {
+impl Draft {
     /// Gives the event its place in the log of a known sandbox and publishes it.
     pub(super) fn record(&mut self, id: &SandboxId, event: &NewEvent, published_as: String) -> Appended {
-        let now = self.now();
+        let now = self.now;
         let facts = Facts::of(&event.payload);
         let class = self.classify(id, event, &facts);
         let payload_hash = event.payload.hash();
@@ -78,15 +96,15 @@ impl Unit {
         self.outline(id, seq, &event.event_type, &facts);
         let step = event.step.as_ref().and_then(|step| serde_json::to_string(step).ok());
         let known = Known::new(seq, now, event, payload_hash, step.clone());
-        self.state.known.insert((id.clone(), event.event_id.clone()), known);
-        self.state.events.push(EventRow {
+        self.known.insert((id.clone(), event.event_id.clone()), known);
+        self.events.push(NewEventRow {
             sandbox_id: id.to_string(),
             seq,
             event_id: event.event_id.clone(),
             event_type: event.event_type.clone(),
             type_seq,
             source: event.source.as_str(),
-            class: class.as_i64(),
+            class: i16::try_from(class.as_i64()).expect("classes are few"),
             created_at: now.as_microsecond(),
             payload: event.payload.as_str().to_owned(),
             payload_hash,
@@ -98,9 +116,9 @@ impl Unit {
     }
 
     /// Publishes something the server says itself.
-    pub(crate) fn publish(&mut self, notice: Notice<'_>) {
-        let created_at = self.now().as_microsecond();
-        self.state.feed.push(FeedRow {
+    pub fn publish(&mut self, notice: Notice<'_>) {
+        let created_at = self.now.as_microsecond();
+        self.feed.push(NewFeedRow {
             project_id: notice.project_id.map(ToString::to_string),
             event_type: notice.event_type.to_owned(),
             entity_type: notice.entity_type,
@@ -113,9 +131,9 @@ impl Unit {
     }
 
     fn publish_event(&mut self, project_id: Option<ProjectId>, name: String, id: &SandboxId, seq: i64) {
-        let created_at = self.now().as_microsecond();
+        let created_at = self.now.as_microsecond();
         let sandbox = id.to_string();
-        self.state.feed.push(FeedRow {
+        self.feed.push(NewFeedRow {
             project_id: project_id.map(String::from),
             event_type: name,
             entity_type: "sandbox",
@@ -137,10 +155,12 @@ impl Unit {
         }
         let Some(call) = facts.tool_use_id() else { return class };
         let loaded = self.sandbox(id);
-        if opens && loaded.noisy.len() < NOISY_MAX && loaded.noisy.insert(call.clone()) {
-            self.state.noisy_opened.push((id.clone(), call));
+        if opens && loaded.log.noisy_count < NOISY_MAX && loaded.noisy.insert(call.clone()) {
+            loaded.log.noisy_count += 1;
+            self.noisy_opened.push((id.clone(), call));
         } else if closes && loaded.noisy.remove(&call) {
-            self.state.noisy_closed.push((id.clone(), call));
+            loaded.log.noisy_count -= 1;
+            self.noisy_closed.push((id.clone(), call));
             return EventClass::Noise;
         }
         class
@@ -148,9 +168,8 @@ impl Unit {
 
     fn outline(&mut self, id: &SandboxId, seq: i64, event_type: &str, facts: &Facts<'_>) {
         let Some(turn) = facts.turn() else { return };
-        let now = self.now();
-        self.state
-            .turns
+        let now = self.now;
+        self.turns
             .entry((id.clone(), turn))
             .or_insert_with(|| Turn::starting(seq, now))
             .count(seq, now, event_type, facts);
@@ -159,16 +178,22 @@ impl Unit {
 
 /// Something the server says in the feed.
 #[derive(Debug)]
-pub(crate) struct Notice<'a> {
-    pub(crate) project_id: Option<&'a ProjectId>,
-    pub(crate) event_type: &'a str,
-    pub(crate) entity_type: &'static str,
-    pub(crate) entity_id: &'a str,
-    pub(crate) sandbox_id: Option<&'a SandboxId>,
-    pub(crate) payload: serde_json::Value,
+pub struct Notice<'a> {
+    /// The project, if it belongs to one.
+    pub project_id: Option<&'a ProjectId>,
+    /// Its type.
+    pub event_type: &'a str,
+    /// What kind of thing it is about.
+    pub entity_type: &'static str,
+    /// Which one.
+    pub entity_id: &'a str,
+    /// The sandbox, if it is about one.
+    pub sandbox_id: Option<&'a SandboxId>,
+    /// What it says.
+    pub payload: serde_json::Value,
 }
 
-impl super::LoadedSandbox {
+impl LoadedSandbox {
     fn next_of_type(&mut self, event_type: &str) -> i64 {
         if !self.changed_types.contains(event_type) {
             self.changed_types.insert(event_type.to_owned());
@@ -179,6 +204,7 @@ impl super::LoadedSandbox {
                 *count
             }
             None => {
+                self.log.type_count += 1;
                 self.types.insert(event_type.to_owned(), 1);
                 1
             }

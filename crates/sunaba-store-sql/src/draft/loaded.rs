@@ -1,0 +1,133 @@
+//! Sandboxes and tasks as a transaction knows them.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use sunaba_store::{Error, Result};
+use sunaba_types::chain::Hash;
+use sunaba_types::{Sandbox, SandboxId, Task, TaskId, Timestamp};
+
+use super::Draft;
+
+/// A sandbox, its log's head and what has changed since the last flush.
+#[derive(Debug, Clone)]
+pub struct LoadedSandbox {
+    /// The sandbox.
+    pub row: Sandbox,
+    /// Its log's head.
+    pub log: Log,
+    /// How many events there are, at least of the types that this transaction may write.
+    pub types: HashMap<String, i64>,
+    /// Search calls whose result has not come, at least those that this transaction speaks of.
+    pub noisy: HashSet<String>,
+    /// Types whose count is to be written.
+    pub changed_types: BTreeSet<String>,
+    /// Whether the row is to be written.
+    pub row_changed: bool,
+    /// Whether the log is to be written.
+    pub log_changed: bool,
+}
+
+/// What changes with every event.
+#[derive(Debug, Clone)]
+pub struct Log {
+    /// The last event.
+    pub last_seq: i64,
+    /// The last event's hash.
+    pub last_hash: Hash,
+    /// Heartbeats so far.
+    pub heartbeat_count: i64,
+    /// The first heartbeat.
+    pub first_heartbeat: Option<Timestamp>,
+    /// The last heartbeat.
+    pub last_heartbeat: Option<Timestamp>,
+    /// Events that tell the story.
+    pub story_count: i64,
+    /// Events that are noise.
+    pub noise_count: i64,
+    /// Different types of events.
+    pub type_count: i64,
+    /// Search calls whose result has not come.
+    pub noisy_count: i64,
+    /// How long it may be silent and still count as alive.
+    pub silence_seconds: i64,
+}
+
+/// A task and whether it has changed since the last flush.
+#[derive(Debug, Clone)]
+pub struct LoadedTask {
+    /// The task.
+    pub row: Task,
+    /// Whether it is to be written.
+    pub changed: bool,
+}
+
+impl LoadedSandbox {
+    /// One that has no event yet.
+    pub fn fresh(row: Sandbox) -> Self {
+        let log = Log {
+            last_seq: 0,
+            last_hash: sunaba_types::chain::GENESIS,
+            heartbeat_count: 0,
+            first_heartbeat: None,
+            last_heartbeat: None,
+            story_count: 0,
+            noise_count: 0,
+            type_count: 0,
+            noisy_count: 0,
+            silence_seconds: sunaba_types::limits::LEGACY_SILENCE_SECONDS,
+        };
+        Self {
+            row,
+            log,
+            types: HashMap::new(),
+            noisy: HashSet::new(),
+            changed_types: BTreeSet::new(),
+            row_changed: false,
+            log_changed: false,
+        }
+    }
+
+    /// The row is to be written at the next flush.
+    pub fn mark_changed(&mut self) {
+        self.row_changed = true;
+    }
+
+    /// Moves the moment until which it counts as alive; never back.
+    pub fn heard(&mut self, at: Timestamp) {
+        if self.row.state.is_terminal() {
+            return;
+        }
+        let until = at + jiff::SignedDuration::from_secs(self.log.silence_seconds);
+        if self.row.alive_until.is_none_or(|held| held < until) {
+            self.row.alive_until = Some(until);
+            self.log_changed = true;
+        }
+    }
+}
+
+impl Draft {
+    /// The sandbox, if it is known.
+    pub fn find_sandbox(&mut self, id: &SandboxId) -> Option<&mut LoadedSandbox> {
+        self.sandboxes.get_mut(id)
+    }
+
+    /// The sandbox, which must exist.
+    pub fn get_sandbox(&mut self, id: &SandboxId) -> Result<&mut LoadedSandbox> {
+        self.find_sandbox(id).ok_or_else(|| Error::not_found("sandbox", id))
+    }
+
+    /// The sandbox, which was found earlier in this transaction.
+    pub(super) fn sandbox(&mut self, id: &SandboxId) -> &mut LoadedSandbox {
+        self.sandboxes.get_mut(id).expect("found earlier in this transaction")
+    }
+
+    /// The task, if it is known.
+    pub fn find_task(&mut self, id: &TaskId) -> Option<&mut Task> {
+        self.tasks.get_mut(id).map(|task| &mut task.row)
+    }
+
+    /// Makes a task known as it is stored.
+    pub fn know_task(&mut self, row: Task) {
+        self.tasks.insert(row.id.clone(), LoadedTask { row, changed: false });
+    }
+}

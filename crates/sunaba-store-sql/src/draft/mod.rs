@@ -1,0 +1,73 @@
+//! What one transaction knows and is going to write.
+//!
+//! A store reads what it needs into a [`Draft`], lets the rules change it in memory, and then writes what was
+//! collected, one statement a table. The rules are here because they are the same for every database: which
+//! event is taken in, what it causes, what a state change says in the log and in the feed.
+
+mod change;
+mod changed;
+mod ingest;
+mod loaded;
+mod plan;
+mod record;
+mod standing;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use sunaba_types::{SandboxId, TaskId, Timestamp};
+
+pub use change::{EXTERNAL, STATE_CHANGED, TicketTouch};
+pub use changed::ChangedLog;
+pub use ingest::{Known, KnownRow, OnMessages, Taken};
+pub use loaded::{LoadedSandbox, LoadedTask, Log};
+pub use plan::{PlannedSandbox, external_sandbox};
+pub use record::{NewEventRow, NewFeedRow, Notice};
+pub use standing::{refuse_long_ended, superseded};
+
+use crate::facts::Turn;
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub struct Draft {
+    /// The moment of the transaction.
+    pub now: Timestamp,
+    /// Sandboxes by id, so that they are written in one order.
+    pub sandboxes: BTreeMap<SandboxId, LoadedSandbox>,
+    /// Tasks by id.
+    pub tasks: HashMap<TaskId, LoadedTask>,
+    /// Events of this transaction by id, and earlier ones whose id is used again.
+    pub known: HashMap<(SandboxId, String), Known>,
+    /// Events to be written.
+    pub events: Vec<NewEventRow>,
+    /// Feed entries to be written, in their order.
+    pub feed: Vec<NewFeedRow>,
+    /// What is added to turns of the outline.
+    pub turns: BTreeMap<(SandboxId, i64), Turn>,
+    /// Search calls that were made.
+    pub noisy_opened: Vec<(SandboxId, String)>,
+    /// Search calls whose result came.
+    pub noisy_closed: Vec<(SandboxId, String)>,
+    /// Sandboxes that ended.
+    pub ended: BTreeSet<SandboxId>,
+    /// The feed's last position, once it is known.
+    pub position: Option<i64>,
+}
+
+impl Draft {
+    /// One that knows nothing.
+    pub fn new(now: Timestamp) -> Self {
+        Self {
+            now,
+            sandboxes: BTreeMap::new(),
+            tasks: HashMap::new(),
+            known: HashMap::new(),
+            events: Vec::new(),
+            feed: Vec::new(),
+            turns: BTreeMap::new(),
+            noisy_opened: Vec::new(),
+            noisy_closed: Vec::new(),
+            ended: BTreeSet::new(),
+            position: None,
+        }
+    }
+}
