@@ -18,7 +18,7 @@ struct Put {
 }
 
 #[async_trait]
-impl Command for Put {
+impl Command<Unit> for Put {
     type Output = SecretName;
 
     /// Two that come at once must not both be the last that fits.
@@ -64,7 +64,7 @@ struct Delete {
 }
 
 #[async_trait]
-impl Command for Delete {
+impl Command<Unit> for Delete {
     type Output = bool;
 
     async fn run(&self, unit: &mut Unit) -> Result<bool, Fault> {

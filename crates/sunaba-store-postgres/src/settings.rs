@@ -12,7 +12,7 @@ use crate::writer::Command;
 struct Probe;
 
 #[async_trait]
-impl Command for Probe {
+impl Command<Unit> for Probe {
     type Output = ();
 
     async fn run(&self, unit: &mut Unit) -> Result<(), Fault> {
@@ -28,7 +28,7 @@ struct SetOnce {
 }
 
 #[async_trait]
-impl Command for SetOnce {
+impl Command<Unit> for SetOnce {
     type Output = String;
 
     async fn run(&self, unit: &mut Unit) -> Result<String, Fault> {
@@ -86,7 +86,7 @@ mod tests {
     struct Broken;
 
     #[async_trait]
-    impl Command for Broken {
+    impl Command<Unit> for Broken {
         type Output = ();
 
         async fn run(&self, unit: &mut Unit) -> Result<(), Fault> {

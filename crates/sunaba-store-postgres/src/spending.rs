@@ -48,7 +48,7 @@ fn micros(usd: f64) -> i64 {
 struct ReserveCall(Reserve);
 
 #[async_trait]
-impl Command for ReserveCall {
+impl Command<Unit> for ReserveCall {
     type Output = Reserved;
 
     fn needs(&self, needs: &mut Needs) {
@@ -198,7 +198,7 @@ struct SettleCall {
 }
 
 #[async_trait]
-impl Command for SettleCall {
+impl Command<Unit> for SettleCall {
     type Output = bool;
 
     fn needs(&self, needs: &mut Needs) {

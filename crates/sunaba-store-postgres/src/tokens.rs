@@ -70,7 +70,7 @@ impl TryFrom<TokenRow> for TokenRecord {
 struct CreateToken(NewToken);
 
 #[async_trait]
-impl Command for CreateToken {
+impl Command<Unit> for CreateToken {
     type Output = TokenRecord;
 
     async fn run(&self, unit: &mut Unit) -> Result<TokenRecord, Fault> {
@@ -116,7 +116,7 @@ impl Command for CreateToken {
 struct RevokeToken(TokenId);
 
 #[async_trait]
-impl Command for RevokeToken {
+impl Command<Unit> for RevokeToken {
     type Output = Option<TokenRecord>;
 
     async fn run(&self, unit: &mut Unit) -> Result<Option<TokenRecord>, Fault> {
@@ -132,7 +132,7 @@ impl Command for RevokeToken {
 struct RevokeTokensOf(SandboxId);
 
 #[async_trait]
-impl Command for RevokeTokensOf {
+impl Command<Unit> for RevokeTokensOf {
     type Output = ();
 
     async fn run(&self, unit: &mut Unit) -> Result<(), Fault> {

@@ -2,7 +2,7 @@
 
 use sunaba_store::Error;
 
-pub(crate) use sunaba_store_sql::fault::{Fault, Unreadable, WriterAway};
+pub(crate) use sunaba_store_sql::fault::{Fault, Unreadable};
 
 /// Whether this is about the disk, the lock or the connection rather than about one statement.
 pub(crate) fn is_outage(error: &sqlx::Error) -> bool {

@@ -87,7 +87,7 @@ impl TryFrom<MessageRow> for Message {
 struct QueueMessage(NewMessage);
 
 #[async_trait]
-impl Command for QueueMessage {
+impl Command<Unit> for QueueMessage {
     type Output = Queued;
 
     async fn run(&self, unit: &mut Unit) -> Result<Queued, Fault> {
@@ -169,7 +169,7 @@ struct Take {
 }
 
 #[async_trait]
-impl Command for Take {
+impl Command<Unit> for Take {
     type Output = Vec<Message>;
 
     async fn run(&self, unit: &mut Unit) -> Result<Vec<Message>, Fault> {
@@ -189,7 +189,7 @@ struct Offer {
 }
 
 #[async_trait]
-impl Command for Offer {
+impl Command<Unit> for Offer {
     type Output = Vec<Message>;
 
     async fn run(&self, unit: &mut Unit) -> Result<Vec<Message>, Fault> {
@@ -208,7 +208,7 @@ struct HandOver {
 }
 
 #[async_trait]
-impl Command for HandOver {
+impl Command<Unit> for HandOver {
     type Output = ();
 
     async fn run(&self, unit: &mut Unit) -> Result<(), Fault> {

@@ -17,7 +17,7 @@ struct Put {
 }
 
 #[async_trait]
-impl Command for Put {
+impl Command<Unit> for Put {
     type Output = SecretName;
 
     async fn run(&self, unit: &mut Unit) -> Result<SecretName, Fault> {
@@ -58,7 +58,7 @@ struct Delete {
 }
 
 #[async_trait]
-impl Command for Delete {
+impl Command<Unit> for Delete {
     type Output = bool;
 
     async fn run(&self, unit: &mut Unit) -> Result<bool, Fault> {

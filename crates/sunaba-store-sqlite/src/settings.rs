@@ -11,7 +11,7 @@ use crate::writer::Command;
 struct Probe;
 
 #[async_trait]
-impl Command for Probe {
+impl Command<Unit> for Probe {
     type Output = ();
 
     async fn run(&self, unit: &mut Unit) -> Result<(), Fault> {
@@ -27,7 +27,7 @@ struct SetOnce {
 }
 
 #[async_trait]
-impl Command for SetOnce {
+impl Command<Unit> for SetOnce {
     type Output = String;
 
     async fn run(&self, unit: &mut Unit) -> Result<String, Fault> {

@@ -47,7 +47,7 @@ fn micros(usd: f64) -> i64 {
 struct ReserveCall(Reserve);
 
 #[async_trait]
-impl Command for ReserveCall {
+impl Command<Unit> for ReserveCall {
     type Output = Reserved;
 
     async fn run(&self, unit: &mut Unit) -> Result<Reserved, Fault> {
@@ -193,7 +193,7 @@ struct SettleCall {
 }
 
 #[async_trait]
-impl Command for SettleCall {
+impl Command<Unit> for SettleCall {
     type Output = bool;
 
     async fn run(&self, unit: &mut Unit) -> Result<bool, Fault> {

@@ -14,7 +14,7 @@ use crate::writer::Command;
 pub(super) struct QueueMessage(pub(super) NewMessage);
 
 #[async_trait]
-impl Command for QueueMessage {
+impl Command<Unit> for QueueMessage {
     type Output = Queued;
 
     fn needs(&self, needs: &mut Needs) {

@@ -22,7 +22,7 @@ pub(super) struct Take {
 }
 
 #[async_trait]
-impl Command for Take {
+impl Command<Unit> for Take {
     type Output = Vec<Message>;
 
     fn needs(&self, needs: &mut Needs) {
@@ -46,7 +46,7 @@ pub(super) struct Offer {
 }
 
 #[async_trait]
-impl Command for Offer {
+impl Command<Unit> for Offer {
     type Output = Vec<Message>;
 
     fn needs(&self, needs: &mut Needs) {
@@ -69,7 +69,7 @@ pub(super) struct HandOver {
 }
 
 #[async_trait]
-impl Command for HandOver {
+impl Command<Unit> for HandOver {
     type Output = ();
 
     fn needs(&self, needs: &mut Needs) {

@@ -19,7 +19,7 @@ struct RecordBlob {
 }
 
 #[async_trait]
-impl Command for RecordBlob {
+impl Command<Unit> for RecordBlob {
     type Output = ();
 
     fn needs(&self, needs: &mut Needs) {

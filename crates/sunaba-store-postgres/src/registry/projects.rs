@@ -17,7 +17,7 @@ use crate::writer::Command;
 pub(super) struct EnsureProject(pub(super) NewProject);
 
 #[async_trait]
-impl Command for EnsureProject {
+impl Command<Unit> for EnsureProject {
     type Output = Project;
 
     fn needs(&self, needs: &mut Needs) {
@@ -68,7 +68,7 @@ pub(super) struct UpdateProject {
 }
 
 #[async_trait]
-impl Command for UpdateProject {
+impl Command<Unit> for UpdateProject {
     type Output = Project;
 
     fn needs(&self, needs: &mut Needs) {

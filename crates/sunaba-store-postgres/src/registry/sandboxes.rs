@@ -15,7 +15,7 @@ use crate::writer::Command;
 pub(super) struct CreateSandbox(pub(super) NewSandbox);
 
 #[async_trait]
-impl Command for CreateSandbox {
+impl Command<Unit> for CreateSandbox {
     type Output = Sandbox;
 
     fn needs(&self, needs: &mut Needs) {
@@ -46,7 +46,7 @@ pub(super) struct ChangeSandbox {
 }
 
 #[async_trait]
-impl Command for ChangeSandbox {
+impl Command<Unit> for ChangeSandbox {
     type Output = Sandbox;
 
     fn needs(&self, needs: &mut Needs) {
@@ -64,7 +64,7 @@ impl Command for ChangeSandbox {
 pub(super) struct Touch(pub(super) Vec<(SandboxId, Timestamp)>);
 
 #[async_trait]
-impl Command for Touch {
+impl Command<Unit> for Touch {
     type Output = ();
 
     fn needs(&self, needs: &mut Needs) {

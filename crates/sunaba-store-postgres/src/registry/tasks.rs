@@ -15,7 +15,7 @@ use crate::writer::Command;
 pub(super) struct CreateTask(pub(super) NewTask);
 
 #[async_trait]
-impl Command for CreateTask {
+impl Command<Unit> for CreateTask {
     type Output = Task;
 
     async fn run(&self, unit: &mut Unit) -> Result<Task, Fault> {

@@ -8,7 +8,7 @@ use crate::open::CHANNEL;
 
 impl Unit {
     /// Writes everything collected but the feed.
-    pub(crate) async fn flush(&mut self) -> Result<(), sqlx::Error> {
+    pub(super) async fn flush_collected(&mut self) -> Result<(), sqlx::Error> {
         self.flush_events().await?;
         self.flush_logs().await?;
         self.flush_types().await?;

@@ -9,7 +9,7 @@ use crate::fault::Fault;
 
 impl Unit {
     /// Takes one event in. An `Err` is PostgreSQL's; whatever the rules refuse is in the outcome.
-    pub(crate) async fn ingest(
+    pub(super) async fn ingest_event(
         &mut self,
         id: &SandboxId,
         writer: Writer,

@@ -17,13 +17,16 @@ use std::time::Duration;
 
 use sqlx::pool::PoolConnection;
 use sqlx::{PgConnection, Postgres, Row as _};
+use sunaba_store::{AppendOutcome, Error, Writer};
 use sunaba_store_sql::draft::Draft;
-use sunaba_types::{Clock, Timestamp};
+use sunaba_store_sql::writer::Transaction;
+use sunaba_types::{Clock, NewEvent, SandboxId, Timestamp};
 use tokio::time::timeout;
 
 pub(crate) use needs::Needs;
 pub(crate) use prepare::Prepared;
 
+use crate::fault::{Trouble, told, trouble};
 use crate::writer::Context;
 
 /// Each statement sees what was committed before it: what is read after a lock came is the present state.
@@ -121,29 +124,57 @@ impl Unit {
         self.probed = false;
     }
 
-    /// Sets a point to come back to.
-    pub(crate) async fn save(&mut self) -> Result<Saved, sqlx::Error> {
+    /// Writes the counter at the end, whether or not something is published.
+    pub(crate) fn probe(&mut self) {
+        self.probed = true;
+    }
+}
+
+impl Transaction for Unit {
+    type Needs = Needs;
+    type Saved = Saved;
+
+    fn told(error: sqlx::Error) -> Error {
+        told(error)
+    }
+
+    fn is_of_a_statement(error: &sqlx::Error) -> bool {
+        trouble(error) == Trouble::Statement
+    }
+
+    async fn recall_ids(&mut self, _events: &[(&SandboxId, &[NewEvent])]) -> Result<(), sqlx::Error> {
+        // Everything is known since the locks were taken.
+        Ok(())
+    }
+
+    async fn ingest(
+        &mut self,
+        id: &SandboxId,
+        writer: Writer,
+        event: &NewEvent,
+    ) -> Result<AppendOutcome, sqlx::Error> {
+        self.ingest_event(id, writer, event).await
+    }
+
+    async fn flush(&mut self) -> Result<(), sqlx::Error> {
+        self.flush_collected().await
+    }
+
+    async fn save(&mut self) -> Result<Saved, sqlx::Error> {
         sqlx::raw_sql("SAVEPOINT piece").execute(self.sql()).await?;
         Ok(Saved { draft: Box::new(self.draft.clone()), probed: self.probed })
     }
 
-    /// Keeps what was done since the point.
-    pub(crate) async fn release(&mut self) -> Result<(), sqlx::Error> {
+    async fn release(&mut self) -> Result<(), sqlx::Error> {
         sqlx::raw_sql("RELEASE SAVEPOINT piece").execute(self.sql()).await?;
         Ok(())
     }
 
-    /// Undoes what was done since the point; the locks from before it stay.
-    pub(crate) async fn restore(&mut self, saved: Saved) -> Result<(), sqlx::Error> {
+    async fn restore(&mut self, saved: Saved) -> Result<(), sqlx::Error> {
         sqlx::raw_sql("ROLLBACK TO SAVEPOINT piece; RELEASE SAVEPOINT piece").execute(self.sql()).await?;
         self.draft = *saved.draft;
         self.probed = saved.probed;
         Ok(())
-    }
-
-    /// Writes the counter at the end, whether or not something is published.
-    pub(crate) fn probe(&mut self) {
-        self.probed = true;
     }
 }
 

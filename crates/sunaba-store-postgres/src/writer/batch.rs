@@ -9,14 +9,13 @@
 //! half of the jobs are tried at once. An error of the commit itself is never
 //! tried again: whether it happened is not known.
 
-use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use sunaba_store::{Error, Rejection};
+use sunaba_store::Error;
+use sunaba_store_sql::writer::{Piece, halves, pass};
 use tokio::time::{sleep, timeout};
 
-use super::Context;
-use super::job::Job;
+use super::{Context, Job};
 use crate::fault::{Trouble, WriterAway, trouble};
 use crate::listen::advance;
 use crate::unit::{BeginError, Needs, Prepared, Unit};
@@ -30,13 +29,6 @@ const STEP_BACK_MAX: Duration = Duration::from_millis(200);
 const HANGS_AFTER: Duration = Duration::from_secs(8);
 /// A commit that takes longer than this is worth a line in the log.
 const SLOW_COMMIT: Duration = Duration::from_secs(1);
-
-/// A job, or some events of one.
-#[derive(Debug, Clone)]
-struct Piece {
-    job: usize,
-    events: Range<usize>,
-}
 
 /// Why nothing was committed.
 #[derive(Debug)]
@@ -130,7 +122,7 @@ async fn once(context: &Context, jobs: &mut [Job]) -> Result<Option<i64>, Failur
 
 /// Everything but the commit.
 async fn whole(unit: &mut Unit, jobs: &mut [Job]) -> Result<(), Failure> {
-    let pieces: Vec<Piece> = jobs.iter().enumerate().map(|(job, kind)| Piece::all(job, kind)).collect();
+    let pieces = Piece::all(jobs);
     prepare(unit, jobs).await?;
     match pass(unit, jobs, &pieces).await {
         Ok(()) => {}
@@ -139,7 +131,7 @@ async fn whole(unit: &mut Unit, jobs: &mut [Job]) -> Result<(), Failure> {
             tracing::warn!(%error, jobs = jobs.len(), "a transaction was refused; looking for the culprit");
             unit.restart().await.map_err(|error| failure_of(&error))?;
             prepare(unit, jobs).await?;
-            halves(unit, jobs, pieces).await?;
+            halves(unit, jobs, pieces).await.map_err(|error| failure_of(&error))?;
         }
     }
     unit.flush_feed().await.map_err(|error| failure_of(&error))
@@ -155,85 +147,15 @@ fn failure_of(error: &sqlx::Error) -> Failure {
 
 async fn prepare(unit: &mut Unit, jobs: &[Job]) -> Result<(), Failure> {
     let mut needs = Needs::default();
-    jobs.iter().for_each(|job| job.needs(&mut needs));
+    for job in jobs {
+        match job {
+            Job::Command(command) => command.needs(&mut needs),
+            Job::Append(job) => needs.append(&job.append),
+        }
+    }
     match unit.prepare(needs).await {
         Ok(Prepared::Yes) => Ok(()),
         Ok(Prepared::Overtaken) => Err(Failure::Again("another server made the same sandbox".to_owned())),
         Err(error) => Err(failure_of(&error)),
-    }
-}
-
-async fn pass(unit: &mut Unit, jobs: &mut [Job], pieces: &[Piece]) -> Result<(), sqlx::Error> {
-    for piece in pieces {
-        match &mut jobs[piece.job] {
-            Job::Command(command) => command.run(unit).await?,
-            Job::Append(job) => {
-                for index in piece.events.clone() {
-                    let event = &job.append.events[index];
-                    let outcome = unit.ingest(&job.append.sandbox_id, job.append.writer, event).await?;
-                    job.decide(index, outcome);
-                }
-            }
-        }
-    }
-    unit.flush().await
-}
-
-async fn halves(unit: &mut Unit, jobs: &mut [Job], pieces: Vec<Piece>) -> Result<(), Failure> {
-    let lost = |error: sqlx::Error| failure_of(&error);
-    let mut left = vec![pieces];
-    while let Some(pieces) = left.pop() {
-        let before = unit.save().await.map_err(lost)?;
-        match pass(unit, jobs, &pieces).await {
-            Ok(()) => unit.release().await.map_err(lost)?,
-            Err(error) if trouble(&error) != Trouble::Statement => return Err(failure_of(&error)),
-            Err(error) => {
-                unit.restore(before).await.map_err(lost)?;
-                match split(pieces) {
-                    Ok((first, second)) => left.extend([second, first]),
-                    Err(culprit) => refuse(&mut jobs[culprit.job], culprit.events.start, error),
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-fn refuse(job: &mut Job, index: usize, error: sqlx::Error) {
-    match job {
-        Job::Command(command) => command.refuse(error),
-        Job::Append(job) => {
-            let detail = match &error {
-                sqlx::Error::Database(database) => database.message().to_owned(),
-                other => other.to_string(),
-            };
-            job.decide(index, Err(Rejection::Refused(detail)));
-        }
-    }
-}
-
-/// Two halves, or the one piece that cannot be split.
-fn split(mut pieces: Vec<Piece>) -> Result<(Vec<Piece>, Vec<Piece>), Piece> {
-    if pieces.len() > 1 {
-        let second = pieces.split_off(pieces.len() / 2);
-        return Ok((pieces, second));
-    }
-    let Some(piece) = pieces.pop() else { return Ok((Vec::new(), Vec::new())) };
-    if piece.events.len() < 2 {
-        return Err(piece);
-    }
-    let Range { start, end } = piece.events;
-    let middle = start + (end - start) / 2;
-    let half = |events| vec![Piece { job: piece.job, events }];
-    Ok((half(start..middle), half(middle..end)))
-}
-
-impl Piece {
-    fn all(job: usize, kind: &Job) -> Self {
-        let events = match kind {
-            Job::Command(_) => 0..0,
-            Job::Append(job) => 0..job.append.events.len(),
-        };
-        Self { job, events }
     }
 }

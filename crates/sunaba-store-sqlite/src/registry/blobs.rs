@@ -18,7 +18,7 @@ struct RecordBlob {
 }
 
 #[async_trait]
-impl Command for RecordBlob {
+impl Command<Unit> for RecordBlob {
     type Output = ();
 
     async fn run(&self, unit: &mut Unit) -> Result<(), Fault> {

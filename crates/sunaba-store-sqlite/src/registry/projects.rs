@@ -16,7 +16,7 @@ use crate::writer::Command;
 pub(super) struct EnsureProject(pub(super) NewProject);
 
 #[async_trait]
-impl Command for EnsureProject {
+impl Command<Unit> for EnsureProject {
     type Output = Project;
 
     async fn run(&self, unit: &mut Unit) -> Result<Project, Fault> {
@@ -61,7 +61,7 @@ pub(super) struct UpdateProject {
 }
 
 #[async_trait]
-impl Command for UpdateProject {
+impl Command<Unit> for UpdateProject {
     type Output = Project;
 
     async fn run(&self, unit: &mut Unit) -> Result<Project, Fault> {

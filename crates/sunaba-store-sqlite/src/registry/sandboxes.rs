@@ -14,7 +14,7 @@ use crate::writer::Command;
 pub(super) struct CreateSandbox(pub(super) NewSandbox);
 
 #[async_trait]
-impl Command for CreateSandbox {
+impl Command<Unit> for CreateSandbox {
     type Output = Sandbox;
 
     async fn run(&self, unit: &mut Unit) -> Result<Sandbox, Fault> {
@@ -44,7 +44,7 @@ pub(super) struct ChangeSandbox {
 }
 
 #[async_trait]
-impl Command for ChangeSandbox {
+impl Command<Unit> for ChangeSandbox {
     type Output = Sandbox;
 
     async fn run(&self, unit: &mut Unit) -> Result<Sandbox, Fault> {
@@ -59,7 +59,7 @@ impl Command for ChangeSandbox {
 pub(super) struct Touch(pub(super) Vec<(SandboxId, Timestamp)>);
 
 #[async_trait]
-impl Command for Touch {
+impl Command<Unit> for Touch {
     type Output = ();
 
     async fn run(&self, unit: &mut Unit) -> Result<(), Fault> {

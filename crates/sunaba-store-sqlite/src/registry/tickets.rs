@@ -16,7 +16,7 @@ use crate::writer::Command;
 pub(super) struct CreateTicket(pub(super) NewTicket);
 
 #[async_trait]
-impl Command for CreateTicket {
+impl Command<Unit> for CreateTicket {
     type Output = Ticket;
 
     async fn run(&self, unit: &mut Unit) -> Result<Ticket, Fault> {

@@ -12,7 +12,7 @@ use super::{Unit, bulk};
 
 impl Unit {
     /// Writes everything collected. The feed's counter comes last.
-    pub(crate) async fn flush(&mut self) -> Result<(), sqlx::Error> {
+    pub(super) async fn flush_collected(&mut self) -> Result<(), sqlx::Error> {
         self.flush_events().await?;
         self.flush_logs().await?;
         self.flush_types().await?;

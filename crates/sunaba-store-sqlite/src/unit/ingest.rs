@@ -9,11 +9,12 @@ use crate::fault::Fault;
 
 impl Unit {
     /// Finds out, in one query, which of these ids are taken.
-    pub(crate) async fn recall_ids<'a>(
+    pub(super) async fn recall_events(
         &mut self,
-        appends: impl Iterator<Item = (&'a SandboxId, &'a [NewEvent])>,
+        appends: &[(&SandboxId, &[NewEvent])],
     ) -> Result<(), sqlx::Error> {
         let pairs: Vec<(&str, &str)> = appends
+            .iter()
             .flat_map(|(id, events)| events.iter().map(|event| (id.as_str(), event.event_id.as_str())))
             .collect();
         if pairs.is_empty() {
@@ -38,7 +39,7 @@ impl Unit {
     }
 
     /// Takes one event in. An `Err` is SQLite's; whatever the rules refuse is in the outcome.
-    pub(crate) async fn ingest(
+    pub(super) async fn ingest_event(
         &mut self,
         id: &SandboxId,
         writer: Writer,

@@ -16,8 +16,12 @@ use std::sync::Arc;
 
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{Connection as _, Row as _, SqliteConnection};
+use sunaba_store::{AppendOutcome, Error, Writer};
 use sunaba_store_sql::draft::Draft;
-use sunaba_types::{Clock, Timestamp};
+use sunaba_store_sql::writer::Transaction;
+use sunaba_types::{Clock, NewEvent, SandboxId, Timestamp};
+
+use crate::fault::{is_outage, told};
 
 /// More known sandboxes than this are forgotten together and read again when needed.
 const KNOWN_SANDBOXES: usize = 4096;
@@ -89,32 +93,59 @@ impl Unit {
         Ok(row.try_get::<i64, _>(0)? == 0)
     }
 
-    /// Sets a point to come back to.
-    pub(crate) async fn save(&mut self) -> Result<Saved, sqlx::Error> {
-        sqlx::query("SAVEPOINT piece").execute(self.sql()).await?;
-        Ok(Saved(Box::new(self.draft.clone())))
-    }
-
-    /// Keeps what was done since the point.
-    pub(crate) async fn release(&mut self) -> Result<(), sqlx::Error> {
-        sqlx::query("RELEASE piece").execute(self.sql()).await?;
-        Ok(())
-    }
-
-    /// Undoes what was done since the point.
-    pub(crate) async fn restore(&mut self, saved: Saved) -> Result<(), sqlx::Error> {
-        sqlx::query("ROLLBACK TO piece").execute(self.sql()).await?;
-        self.release().await?;
-        self.draft = *saved.0;
-        Ok(())
-    }
-
     pub(crate) async fn close(self) {
         if let Some(connection) = self.connection
             && let Err(error) = connection.close().await
         {
             tracing::warn!(%error, "closing the database");
         }
+    }
+}
+
+impl Transaction for Unit {
+    type Needs = ();
+    type Saved = Saved;
+
+    fn told(error: sqlx::Error) -> Error {
+        told(error)
+    }
+
+    fn is_of_a_statement(error: &sqlx::Error) -> bool {
+        !is_outage(error)
+    }
+
+    async fn recall_ids(&mut self, events: &[(&SandboxId, &[NewEvent])]) -> Result<(), sqlx::Error> {
+        self.recall_events(events).await
+    }
+
+    async fn ingest(
+        &mut self,
+        id: &SandboxId,
+        writer: Writer,
+        event: &NewEvent,
+    ) -> Result<AppendOutcome, sqlx::Error> {
+        self.ingest_event(id, writer, event).await
+    }
+
+    async fn flush(&mut self) -> Result<(), sqlx::Error> {
+        self.flush_collected().await
+    }
+
+    async fn save(&mut self) -> Result<Saved, sqlx::Error> {
+        sqlx::query("SAVEPOINT piece").execute(self.sql()).await?;
+        Ok(Saved(Box::new(self.draft.clone())))
+    }
+
+    async fn release(&mut self) -> Result<(), sqlx::Error> {
+        sqlx::query("RELEASE piece").execute(self.sql()).await?;
+        Ok(())
+    }
+
+    async fn restore(&mut self, saved: Saved) -> Result<(), sqlx::Error> {
+        sqlx::query("ROLLBACK TO piece").execute(self.sql()).await?;
+        self.release().await?;
+        self.draft = *saved.0;
+        Ok(())
     }
 }
 

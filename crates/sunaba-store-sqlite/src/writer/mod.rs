@@ -1,123 +1,63 @@
 //! The one task that writes.
 //!
-//! Two bounded lanes lead to it: one for messages, claims and state changes,
-//! one for events. It takes everything that waits (the first lane first),
-//! commits it as one transaction and only then answers. A full lane (by number or
-//! by bytes) makes the caller wait briefly and then fails it as unavailable: memory
-//! stays bounded.
+//! It takes everything that waits, commits it as one transaction and only then answers.
 
 mod batch;
-mod job;
 mod wal;
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sqlx::sqlite::SqliteConnectOptions;
 use sunaba_store::{Append, AppendOutcome, Result};
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
-use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
+use sunaba_store_sql::writer::{Lanes, Queue};
+use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
-pub(crate) use job::Command;
+pub(crate) use sunaba_store_sql::writer::Command;
 
-use crate::fault::{WriterAway, told_again};
+use crate::fault::told_again;
 use crate::unit::Unit;
-use job::{AppendJob, Job, Pending, payload_bytes};
 
-/// How many commands may wait.
-const PRIORITY_LANE: usize = 1024;
-/// How many append requests may wait.
-const EVENT_LANE: usize = 4096;
-/// How many bytes of events may wait or be in work, in KiB.
-const EVENT_LANE_KIB: u32 = 64 * 1024;
-/// How long a caller waits for a place in a full lane.
-const ENQUEUE_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a caller waits for its answer. Only a disk that hangs takes this long, and giving up
-/// says "not known", so it is better to wait for as long as a client may.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+type Job = sunaba_store_sql::writer::Job<Unit>;
+
 /// A commit that takes longer than this is worth a line in the log.
 const SLOW_COMMIT: Duration = Duration::from_secs(1);
-/// How often the writer steps back while callers are still arriving.
-const JOIN_ROUNDS: usize = 16;
-/// Most of each kind in one transaction.
-const BATCH_COMMANDS: usize = 256;
-const BATCH_EVENTS: usize = 2000;
-const BATCH_BYTES: usize = 8 * 1024 * 1024;
 
 /// Leads to the writing task.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    priority: mpsc::Sender<Job>,
-    events: mpsc::Sender<AppendJob>,
-    event_room: Arc<Semaphore>,
-    stop: CancellationToken,
+    queue: Queue<Unit>,
     tasks: TaskTracker,
 }
 
 impl Writer {
     pub(crate) fn start(connect: SqliteConnectOptions, unit: Unit, hint: watch::Sender<i64>) -> Self {
-        let (priority, priority_lane) = mpsc::channel(PRIORITY_LANE);
-        let (events, event_lane) = mpsc::channel(EVENT_LANE);
-        let stop = CancellationToken::new();
+        let (queue, lanes) = Queue::new();
         let tasks = TaskTracker::new();
-        let service =
-            Service { priority: priority_lane, events: event_lane, stop: stop.clone(), connect, hint };
-        tasks.spawn(service.run(unit));
+        tasks.spawn(Service { lanes, connect, hint }.run(unit));
         tasks.close();
-        let event_room = Arc::new(Semaphore::new(EVENT_LANE_KIB as usize));
-        Self { priority, events, event_room, stop, tasks }
+        Self { queue, tasks }
     }
 
     /// Runs a command in the next transaction and answers once that is durable.
-    pub(crate) async fn run<C: Command>(&self, command: C) -> Result<C::Output> {
-        let (reply, answer) = oneshot::channel();
-        enqueue(&self.priority, Job::Command(Box::new(Pending::new(command, reply)))).await?;
-        answered(answer).await
+    pub(crate) async fn run<C: Command<Unit>>(&self, command: C) -> Result<C::Output> {
+        self.queue.run(command).await
     }
 
     /// Appends events in the next transaction and answers once that is durable.
     pub(crate) async fn append(&self, append: Append) -> Result<Vec<AppendOutcome>> {
-        let kib = u32::try_from(payload_bytes(&append) / 1024 + 1).unwrap_or(u32::MAX).min(EVENT_LANE_KIB);
-        let room = Arc::clone(&self.event_room).acquire_many_owned(kib);
-        let room = match timeout(ENQUEUE_TIMEOUT, room).await {
-            Ok(Ok(room)) => room,
-            Ok(Err(_)) => return Err(WriterAway::Closed.into()),
-            Err(_) => return Err(WriterAway::Overrun.into()),
-        };
-        let (reply, answer) = oneshot::channel();
-        enqueue(&self.events, AppendJob::new(append, reply, room)).await?;
-        answered(answer).await
+        self.queue.append(append).await
     }
 
     /// Commits what was taken, takes nothing more and ends.
     pub(crate) async fn close(&self) {
-        self.stop.cancel();
+        self.queue.stop();
         self.tasks.wait().await;
     }
 }
 
-async fn enqueue<T>(lane: &mpsc::Sender<T>, job: T) -> Result<()> {
-    match timeout(ENQUEUE_TIMEOUT, lane.send(job)).await {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(_)) => Err(WriterAway::Closed.into()),
-        Err(_) => Err(WriterAway::Overrun.into()),
-    }
-}
-
-async fn answered<T>(answer: oneshot::Receiver<Result<T>>) -> Result<T> {
-    match timeout(ANSWER_TIMEOUT, answer).await {
-        Ok(Ok(result)) => result,
-        Ok(Err(_)) => Err(WriterAway::Closed.into()),
-        Err(_) => Err(WriterAway::Silent.into()),
-    }
-}
-
 struct Service {
-    priority: mpsc::Receiver<Job>,
-    events: mpsc::Receiver<AppendJob>,
-    stop: CancellationToken,
+    lanes: Lanes<Unit>,
     connect: SqliteConnectOptions,
     hint: watch::Sender<i64>,
 }
@@ -125,9 +65,7 @@ struct Service {
 impl Service {
     async fn run(mut self, mut unit: Unit) {
         let mut log = wal::LogKeeper::new(&self.connect);
-        while let Some(first) = self.next().await {
-            self.let_others_join().await;
-            let mut jobs = self.gather(first);
+        while let Some(mut jobs) = self.lanes.next_batch().await {
             let started = Instant::now();
             match batch::commit(&mut unit, &self.connect, &mut jobs).await {
                 Ok(position) => {
@@ -144,115 +82,11 @@ impl Service {
         unit.close().await;
     }
 
-    /// The next thing to do; none once both lanes are closed and empty.
-    async fn next(&mut self) -> Option<Job> {
-        loop {
-            tokio::select! {
-                biased;
-                () = self.stop.cancelled(), if !self.priority.is_closed() => {
-                    self.priority.close();
-                    self.events.close();
-                }
-                Some(job) = self.priority.recv() => return Some(job),
-                Some(job) = self.events.recv() => return Some(Job::Append(job)),
-                else => return None,
-            }
-        }
-    }
-
-    /// Callers that were just answered often come back at once. Without this they would find the
-    /// writer gone with the first of them, and every other transaction would hold one event.
-    async fn let_others_join(&self) {
-        for _ in 0..JOIN_ROUNDS {
-            let waiting = self.events.len();
-            tokio::task::yield_now().await;
-            if self.events.len() == waiting {
-                return;
-            }
-        }
-    }
-
-    fn gather(&mut self, first: Job) -> Vec<Job> {
-        let mut late = Vec::new();
-        let mut jobs = Vec::new();
-        let (mut count, mut bytes) = (0, 0);
-        match first {
-            Job::Append(append) => {
-                (count, bytes) = append.weight();
-                late.push(Job::Append(append));
-            }
-            command @ Job::Command(_) => jobs.push(command),
-        }
-        while jobs.len() < BATCH_COMMANDS {
-            let Ok(job) = self.priority.try_recv() else { break };
-            jobs.push(job);
-        }
-        jobs.append(&mut late);
-        while count < BATCH_EVENTS && bytes < BATCH_BYTES {
-            let Ok(append) = self.events.try_recv() else { break };
-            let (more_events, more_bytes) = append.weight();
-            count += more_events;
-            bytes += more_bytes;
-            jobs.push(Job::Append(append));
-        }
-        jobs
-    }
-
     /// Whoever came while the store could not commit has waited as long as the batch that failed.
     /// They are collected before anybody is answered: a retry that follows an answer is a new try.
     fn fail(&mut self, mut jobs: Vec<Job>, error: &sqlx::Error) {
-        while let Ok(job) = self.priority.try_recv() {
-            jobs.push(job);
-        }
-        while let Ok(job) = self.events.try_recv() {
-            jobs.push(Job::Append(job));
-        }
+        self.lanes.drain(&mut jobs);
         tracing::warn!(%error, waiting = jobs.len(), "the store could not commit");
         jobs.into_iter().for_each(|job| job.fail(told_again(error)));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-    use sunaba_types::{EventPayload, NewEvent, SandboxId, Source};
-
-    use super::*;
-
-    /// A request of nine megabytes.
-    fn heavy() -> Append {
-        let payload = EventPayload::from_value(&json!({"text": "x".repeat(1_000_000)})).unwrap();
-        let event = NewEvent {
-            event_id: "e".to_owned(),
-            event_type: "x".to_owned(),
-            source: Source::Agent,
-            payload,
-            step: None,
-        };
-        let writer = sunaba_store::Writer::Registrar;
-        Append { sandbox_id: SandboxId::generate(), writer, events: vec![event; 9] }
-    }
-
-    #[tokio::test]
-    async fn what_waits_is_bounded_by_bytes_too() {
-        let (priority, _commands) = mpsc::channel(1);
-        let (events, mut lane) = mpsc::channel(EVENT_LANE);
-        let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
-        let event_room = Arc::new(Semaphore::new(EVENT_LANE_KIB as usize));
-        let writer = Arc::new(Writer { priority, events, event_room, stop, tasks });
-        let post = || {
-            let writer = Arc::clone(&writer);
-            tokio::spawn(async move { writer.append(heavy()).await })
-        };
-        let waiting: Vec<_> = (0..7).map(|_| post()).collect();
-        let refused = post().await.unwrap().unwrap_err();
-        assert!(format!("{refused:?}").contains("Overrun"), "{refused:?}");
-        assert_eq!(lane.len(), 7);
-        lane.close();
-        while lane.try_recv().is_ok() {}
-        for post in waiting {
-            assert!(post.await.unwrap().is_err());
-        }
-        assert_eq!(writer.event_room.available_permits(), EVENT_LANE_KIB as usize, "room is given back");
     }
 }

@@ -4,44 +4,52 @@ use async_trait::async_trait;
 use sunaba_store::{Append, AppendOutcome, Error, Rejection, Result};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use crate::fault::{Fault, told};
-use crate::unit::Unit;
+use super::Transaction;
+use crate::fault::Fault;
 
 /// A write that is not an append. It may be run again when its transaction was
 /// undone, and it checks everything before it changes anything: a refused
 /// command must leave nothing behind.
 #[async_trait]
-pub(crate) trait Command: Send + Sync + 'static {
+pub trait Command<T: Transaction>: Send + Sync + 'static {
     /// What the caller gets.
     type Output: Send + Sync + 'static;
 
-    async fn run(&self, unit: &mut Unit) -> Result<Self::Output, Fault>;
+    /// What must be locked and known before it runs.
+    fn needs(&self, _needs: &mut T::Needs) {}
+
+    /// Does it.
+    async fn run(&self, unit: &mut T) -> Result<Self::Output, Fault>;
 }
 
 /// A command of any kind, its caller and its outcome so far.
 #[async_trait]
-pub(crate) trait AnyCommand: Send + Sync {
-    async fn run(&mut self, unit: &mut Unit) -> Result<(), sqlx::Error>;
+pub trait AnyCommand<T: Transaction>: Send + Sync {
+    /// What must be locked and known before it runs.
+    fn needs(&self, needs: &mut T::Needs);
+    /// Does it and keeps the outcome.
+    async fn run(&mut self, unit: &mut T) -> Result<(), sqlx::Error>;
+    /// Its outcome is that the database refuses it.
     fn refuse(&mut self, error: sqlx::Error);
+    /// Answers with the outcome.
     fn settle(self: Box<Self>);
+    /// Answers that nothing was done.
     fn fail(self: Box<Self>, error: Error);
 }
 
-pub(crate) struct Pending<C: Command> {
+struct Pending<C, O> {
     command: C,
-    reply: oneshot::Sender<Result<C::Output>>,
-    outcome: Option<Result<C::Output>>,
-}
-
-impl<C: Command> Pending<C> {
-    pub(crate) fn new(command: C, reply: oneshot::Sender<Result<C::Output>>) -> Self {
-        Self { command, reply, outcome: None }
-    }
+    reply: oneshot::Sender<Result<O>>,
+    outcome: Option<Result<O>>,
 }
 
 #[async_trait]
-impl<C: Command> AnyCommand for Pending<C> {
-    async fn run(&mut self, unit: &mut Unit) -> Result<(), sqlx::Error> {
+impl<T: Transaction, C: Command<T>> AnyCommand<T> for Pending<C, C::Output> {
+    fn needs(&self, needs: &mut T::Needs) {
+        self.command.needs(needs);
+    }
+
+    async fn run(&mut self, unit: &mut T) -> Result<(), sqlx::Error> {
         self.outcome = Some(match self.command.run(unit).await {
             Ok(output) => Ok(output),
             Err(Fault::Refused(error)) => Err(error),
@@ -51,7 +59,7 @@ impl<C: Command> AnyCommand for Pending<C> {
     }
 
     fn refuse(&mut self, error: sqlx::Error) {
-        self.outcome = Some(Err(told(error)));
+        self.outcome = Some(Err(T::told(error)));
     }
 
     fn settle(self: Box<Self>) {
@@ -68,8 +76,9 @@ impl<C: Command> AnyCommand for Pending<C> {
 
 /// Events of one request, their caller and their outcomes so far.
 #[derive(Debug)]
-pub(crate) struct AppendJob {
-    pub(crate) append: Append,
+pub struct AppendJob {
+    /// The events.
+    pub append: Append,
     outcomes: Vec<AppendOutcome>,
     reply: oneshot::Sender<Result<Vec<AppendOutcome>>>,
     /// Its part of the bytes that may wait.
@@ -77,7 +86,7 @@ pub(crate) struct AppendJob {
 }
 
 impl AppendJob {
-    pub(crate) fn new(
+    pub(super) fn new(
         append: Append,
         reply: oneshot::Sender<Result<Vec<AppendOutcome>>>,
         room: OwnedSemaphorePermit,
@@ -88,35 +97,43 @@ impl AppendJob {
     }
 
     /// Number of events and of payload bytes.
-    pub(crate) fn weight(&self) -> (usize, usize) {
+    pub(super) fn weight(&self) -> (usize, usize) {
         (self.append.events.len(), payload_bytes(&self.append))
     }
 
-    pub(crate) fn decide(&mut self, index: usize, outcome: AppendOutcome) {
+    pub(super) fn decide(&mut self, index: usize, outcome: AppendOutcome) {
         self.outcomes[index] = outcome;
     }
 }
 
 /// The payloads of a request, in bytes.
-pub(crate) fn payload_bytes(append: &Append) -> usize {
+pub(super) fn payload_bytes(append: &Append) -> usize {
     append.events.iter().map(|event| event.payload.as_str().len()).sum()
 }
 
-pub(crate) enum Job {
-    Command(Box<dyn AnyCommand>),
+/// Something that waits.
+pub enum Job<T: Transaction> {
+    /// Anything but events.
+    Command(Box<dyn AnyCommand<T>>),
+    /// Events.
     Append(AppendJob),
 }
 
-impl Job {
+impl<T: Transaction> Job<T> {
+    pub(super) fn command<C: Command<T>>(command: C, reply: oneshot::Sender<Result<C::Output>>) -> Self {
+        Self::Command(Box::new(Pending { command, reply, outcome: None }))
+    }
+
     /// Answers; only called once the transaction is durable.
-    pub(crate) fn settle(self) {
+    pub fn settle(self) {
         match self {
             Self::Command(command) => command.settle(),
             Self::Append(job) => drop(job.reply.send(Ok(job.outcomes))),
         }
     }
 
-    pub(crate) fn fail(self, error: Error) {
+    /// Answers that nothing was done.
+    pub fn fail(self, error: Error) {
         match self {
             Self::Command(command) => command.fail(error),
             Self::Append(job) => drop(job.reply.send(Err(error))),
@@ -124,7 +141,7 @@ impl Job {
     }
 }
 
-impl std::fmt::Debug for Job {
+impl<T: Transaction> std::fmt::Debug for Job<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Command(_) => f.write_str("Command"),

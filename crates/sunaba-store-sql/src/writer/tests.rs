@@ -1,0 +1,169 @@
+//! The lanes and the search for the culprit, with a database that refuses what it is told to.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde_json::json;
+use sunaba_store::{Append, Appended, Rejection, Result};
+use sunaba_types::{EventPayload, Source, Timestamp};
+
+use super::*;
+use crate::fault::Fault;
+
+/// Refuses, when it is written, an event whose id is "bad"; keeps the ids of the others.
+#[derive(Default)]
+struct Picky {
+    collected: Vec<String>,
+    written: Vec<String>,
+    points: usize,
+}
+
+impl Transaction for Picky {
+    type Needs = ();
+    type Saved = usize;
+
+    fn told(error: sqlx::Error) -> Error {
+        Error::Backend(Box::new(error))
+    }
+
+    fn is_of_a_statement(error: &sqlx::Error) -> bool {
+        matches!(error, sqlx::Error::RowNotFound)
+    }
+
+    async fn recall_ids(&mut self, _events: &[(&SandboxId, &[NewEvent])]) -> Sql<()> {
+        Ok(())
+    }
+
+    async fn ingest(&mut self, _id: &SandboxId, _writer: Writer, event: &NewEvent) -> Sql<AppendOutcome> {
+        let event_id = event.event_id.clone();
+        self.collected.push(event_id.clone());
+        Ok(Ok(Appended { seq: 1, event_id, created_at: Timestamp::UNIX_EPOCH, duplicate: false }))
+    }
+
+    async fn flush(&mut self) -> Sql<()> {
+        let collected = std::mem::take(&mut self.collected);
+        if collected.iter().any(|id| id == "lost") {
+            return Err(sqlx::Error::PoolClosed);
+        }
+        if collected.iter().any(|id| id == "bad") {
+            return Err(sqlx::Error::RowNotFound);
+        }
+        self.written.extend(collected);
+        Ok(())
+    }
+
+    async fn save(&mut self) -> Sql<usize> {
+        self.points += 1;
+        Ok(self.written.len())
+    }
+
+    async fn release(&mut self) -> Sql<()> {
+        self.points -= 1;
+        Ok(())
+    }
+
+    async fn restore(&mut self, saved: usize) -> Sql<()> {
+        self.written.truncate(saved);
+        self.release().await
+    }
+}
+
+struct Count;
+
+#[async_trait]
+impl Command<Picky> for Count {
+    type Output = usize;
+
+    async fn run(&self, unit: &mut Picky) -> Result<usize, Fault> {
+        Ok(unit.written.len())
+    }
+}
+
+fn append(ids: &[&str], payload: &EventPayload) -> Append {
+    let event = |id: &&str| NewEvent {
+        event_id: (*id).to_owned(),
+        event_type: "x".to_owned(),
+        source: Source::Agent,
+        payload: payload.clone(),
+        step: None,
+    };
+    let events = ids.iter().map(event).collect();
+    Append { sandbox_id: SandboxId::generate(), writer: Writer::Registrar, events }
+}
+
+fn small() -> EventPayload {
+    EventPayload::from_value(&json!({})).unwrap()
+}
+
+#[tokio::test]
+async fn what_waits_is_bounded_by_bytes_too() {
+    let (queue, mut lanes) = Queue::<Picky>::new();
+    let queue = Arc::new(queue);
+    let payload = EventPayload::from_value(&json!({"text": "x".repeat(1_000_000)})).unwrap();
+    let post = || {
+        let (queue, heavy) = (Arc::clone(&queue), append(&["e"; 9], &payload));
+        tokio::spawn(async move { queue.append(heavy).await })
+    };
+    let waiting: Vec<_> = (0..7).map(|_| post()).collect();
+    let refused = post().await.unwrap().unwrap_err();
+    assert!(format!("{refused:?}").contains("Overrun"), "{refused:?}");
+    let mut jobs = Vec::new();
+    lanes.drain(&mut jobs);
+    assert_eq!(jobs.len(), 7);
+    drop(jobs);
+    for post in waiting {
+        assert!(post.await.unwrap().is_err());
+    }
+    assert!(queue.has_all_its_room(), "room is given back");
+}
+
+#[tokio::test]
+async fn only_the_culprit_is_refused() {
+    let (queue, mut lanes) = Queue::<Picky>::new();
+    let (first, second) = (append(&["a", "b", "bad", "c"], &small()), append(&["d"], &small()));
+    let answers = async { tokio::join!(queue.append(first), queue.append(second), queue.run(Count)) };
+    let work = async {
+        let mut jobs = lanes.next_batch().await.unwrap();
+        assert_eq!(jobs.len(), 3, "all that waits goes together");
+        let (mut unit, pieces) = (Picky::default(), Piece::all(&jobs));
+        assert!(pass(&mut unit, &mut jobs, &pieces).await.is_err());
+        halves(&mut unit, &mut jobs, pieces).await.unwrap();
+        assert_eq!(unit.written, ["a", "b", "c", "d"]);
+        assert_eq!(unit.points, 0, "every point was kept or undone");
+        jobs.into_iter().for_each(Job::settle);
+    };
+    let ((first, second, count), ()) = tokio::join!(answers, work);
+    let stored: Vec<bool> = first.unwrap().iter().map(Result::is_ok).collect();
+    assert_eq!(stored, [true, true, false, true]);
+    assert!(second.unwrap()[0].is_ok());
+    assert_eq!(count.unwrap(), 0, "commands come first");
+}
+
+#[tokio::test]
+async fn an_outage_is_nobodys_fault() {
+    let (queue, mut lanes) = Queue::<Picky>::new();
+    let lost = append(&["a", "lost"], &small());
+    let work = async {
+        let mut jobs = lanes.next_batch().await.unwrap();
+        let pieces = Piece::all(&jobs);
+        assert!(halves(&mut Picky::default(), &mut jobs, pieces).await.is_err());
+        jobs.into_iter().for_each(|job| job.fail(Error::Unavailable("gone".into())));
+    };
+    let (answer, ()) = tokio::join!(queue.append(lost), work);
+    assert!(matches!(answer, Err(Error::Unavailable(_))), "{answer:?}");
+}
+
+#[tokio::test]
+async fn what_was_taken_before_the_stop_still_comes_out() {
+    let (queue, mut lanes) = Queue::<Picky>::new();
+    let one = append(&["a"], &small());
+    let work = async {
+        let jobs = lanes.next_batch().await.unwrap();
+        queue.stop();
+        jobs.into_iter().for_each(Job::settle);
+        assert!(lanes.next_batch().await.is_none());
+    };
+    let (answer, ()) = tokio::join!(queue.append(one), work);
+    assert_eq!(answer.unwrap(), [Err(Rejection::Refused("not stored".to_owned()))]);
+    assert!(queue.run(Count).await.is_err());
+}
