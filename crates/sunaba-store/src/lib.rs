@@ -10,6 +10,7 @@
 mod error;
 mod events;
 mod feed;
+mod frame;
 mod messages;
 mod registry;
 mod secrets;
