@@ -91,4 +91,9 @@ impl FeedStore for PostgresStore {
     fn hints(&self) -> watch::Receiver<i64> {
         self.hints.clone()
     }
+
+    fn nudge(&self, position: i64) {
+        // The held position stays: one that was wrong and too high would silence all hints that follow.
+        self.hint.send_if_modified(|held| position > *held);
+    }
 }

@@ -113,6 +113,7 @@ pub enum OpenError {
 pub struct PostgresStore {
     pub(crate) readers: PgPool,
     pub(crate) writer: Writer,
+    pub(crate) hint: Arc<watch::Sender<i64>>,
     pub(crate) hints: watch::Receiver<i64>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) background: TaskTracker,
@@ -147,7 +148,7 @@ impl PostgresStore {
         let context = Context {
             pool: writers,
             clock: Arc::clone(&options.clock),
-            hint,
+            hint: Arc::clone(&hint),
             durability: options.durability,
         };
         let writer = Writer::start(context, options.writers);
@@ -155,6 +156,7 @@ impl PostgresStore {
         Ok(Arc::new(Self {
             readers,
             writer,
+            hint,
             hints,
             clock: options.clock,
             background,

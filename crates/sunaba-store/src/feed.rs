@@ -58,4 +58,9 @@ pub trait FeedStore {
 
     /// Changes whenever something was committed here: a hint, never the truth.
     fn hints(&self) -> watch::Receiver<i64>;
+
+    /// Told by somebody else that there is something at this position: wakes those who wait for a hint, unless
+    /// they know of it. It is not believed beyond that. A store that only this process writes has nothing to
+    /// learn and does nothing.
+    fn nudge(&self, _position: i64) {}
 }

@@ -274,3 +274,18 @@ async fn a_commit_is_told_to_the_other() {
         assert!(!two.feed_after(head - 1, 10).await.unwrap().is_empty());
     }
 }
+
+/// A word from elsewhere wakes, and moves nothing: the next commit is told as ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_nudge_wakes_and_is_not_believed() {
+    let [one, two] = pair().await;
+    let mut hints = two.hints();
+    let head = *hints.borrow_and_update();
+    two.nudge(head);
+    assert!(!hints.has_changed().unwrap(), "known already");
+    two.nudge(i64::MAX);
+    assert!(hints.has_changed().unwrap());
+    assert_eq!(*hints.borrow_and_update(), head);
+    append(&one, &SandboxId::generate(), numbered(1)).await.unwrap();
+    within("a hint", hints.wait_for(|position| *position > head)).await.unwrap();
+}
