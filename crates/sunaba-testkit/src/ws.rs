@@ -37,10 +37,15 @@ impl WsReader {
 
     /// The next frame; `None` when the server has closed.
     pub async fn next(&mut self) -> Option<Value> {
+        self.next_text().await.map(|text| serde_json::from_str(&text).expect("JSON"))
+    }
+
+    /// The next frame as it was sent.
+    pub async fn next_text(&mut self) -> Option<String> {
         within("a frame", async {
             loop {
                 match self.socket.next().await? {
-                    Ok(Message::Text(text)) => return Some(serde_json::from_str(&text).expect("JSON")),
+                    Ok(Message::Text(text)) => return Some(text.as_str().to_owned()),
                     Ok(Message::Close(frame)) => {
                         self.close_code = frame.map(|frame| frame.code.into());
                     }
