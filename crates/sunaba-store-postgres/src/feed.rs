@@ -1,62 +1,14 @@
 //! The feed: everything that is published, in one order.
 
 use async_trait::async_trait;
-use sunaba_store::{FeedEntry, FeedStore, PAGE_BYTES, PublishedPayload, Result};
-use sunaba_types::{EventPayload, ProjectId, SandboxId, Source};
+use sunaba_store::{FeedEntry, FeedStore, PAGE_BYTES, Result};
+use sunaba_store_sql::rows::FeedRow;
 use tokio::sync::watch;
 
 use crate::PostgresStore;
-use crate::fault::{Unreadable, told};
+use crate::fault::told;
 use crate::page::{InTime as _, in_time};
-use crate::rows::{all, readable, time};
-
-#[derive(Debug)]
-struct FeedRow {
-    position: i64,
-    project_id: Option<String>,
-    event_type: String,
-    entity_type: String,
-    entity_id: String,
-    sandbox_id: Option<String>,
-    seq: Option<i64>,
-    notice: Option<String>,
-    created_at: i64,
-    event_id: Option<String>,
-    original_type: Option<String>,
-    source: Option<String>,
-    payload: Option<Vec<u8>>,
-}
-
-impl TryFrom<FeedRow> for FeedEntry {
-    type Error = Unreadable;
-
-    fn try_from(row: FeedRow) -> Result<Self, Unreadable> {
-        const TABLE: &str = "feed";
-        let key = row.position.to_string();
-        let text = row.payload.and_then(|bytes| String::from_utf8(bytes).ok()).or(row.notice);
-        let text = readable(text, TABLE, "payload", &key)?;
-        let payload = readable(EventPayload::from_stored(text).ok(), TABLE, "payload", &key)?;
-        let payload = match row.original_type {
-            Some(event_type) => {
-                let source = row.source.as_deref().and_then(Source::parse);
-                PublishedPayload::Event { payload, source: readable(source, TABLE, "seq", &key)?, event_type }
-            }
-            None => PublishedPayload::Notice(payload),
-        };
-        Ok(Self {
-            position: row.position,
-            project_id: row.project_id.and_then(|id| ProjectId::parse(id).ok()),
-            event_type: row.event_type,
-            entity_type: row.entity_type,
-            entity_id: row.entity_id,
-            sandbox_id: row.sandbox_id.and_then(|id| SandboxId::parse(id).ok()),
-            id: row.event_id.unwrap_or_else(|| format!("feed-{key}")),
-            seq: row.seq,
-            payload,
-            created_at: time(row.created_at, TABLE, "created_at", &key)?,
-        })
-    }
-}
+use crate::rows::all;
 
 #[async_trait]
 impl FeedStore for PostgresStore {

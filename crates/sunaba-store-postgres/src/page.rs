@@ -5,7 +5,7 @@ use std::time::Duration;
 use sunaba_store::Result;
 use sunaba_store_sql::page::within;
 
-pub(crate) use sunaba_store_sql::page::{Weight, fitting, gather};
+pub(crate) use sunaba_store_sql::page::{fitting, gather};
 
 use crate::fault::told;
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-pub(crate) use sunaba_store_sql::rows::{all, hash, maybe_time, message_id, readable, time};
+pub(crate) use sunaba_store_sql::rows::{all, hash, maybe_time, readable, time};
 
 /// Selects whole sandboxes (`s`, with their log `l`).
 macro_rules! sandbox_query {

@@ -2,12 +2,13 @@
 
 use async_trait::async_trait;
 use sunaba_store::{Error, Result, SECRETS_MAX, SecretName, SecretStore};
+use sunaba_store_sql::rows::SecretNameRow;
 use sunaba_types::ProjectId;
 
 use crate::PostgresStore;
-use crate::fault::{Fault, Unreadable};
+use crate::fault::Fault;
 use crate::page::InTime as _;
-use crate::rows::{all, time};
+use crate::rows::all;
 use crate::unit::{Needs, Unit};
 use crate::writer::Command;
 
@@ -77,21 +78,6 @@ impl Command<Unit> for Delete {
     }
 }
 
-#[derive(Debug)]
-struct NameRow {
-    name: String,
-    updated_at: i64,
-}
-
-impl TryFrom<NameRow> for SecretName {
-    type Error = Unreadable;
-
-    fn try_from(row: NameRow) -> Result<Self, Unreadable> {
-        let updated_at = time(row.updated_at, "secrets", "updated_at", &row.name)?;
-        Ok(Self { name: row.name, updated_at })
-    }
-}
-
 #[async_trait]
 impl SecretStore for PostgresStore {
     async fn put_secret(&self, project_id: &ProjectId, name: &str, sealed: &[u8]) -> Result<SecretName> {
@@ -106,7 +92,7 @@ impl SecretStore for PostgresStore {
     async fn list_secrets(&self, project_id: &ProjectId) -> Result<Vec<SecretName>> {
         let project = project_id.as_str();
         let rows = sqlx::query_as!(
-            NameRow,
+            SecretNameRow,
             "SELECT name, updated_at FROM secrets WHERE project_id = $1 ORDER BY name",
             project
         )

@@ -3,15 +3,16 @@
 
 use async_trait::async_trait;
 use sunaba_store::{
-    Error, OpenCall, Reserve, Reserved, Result, Settlement, Spender, Spending, SpendingStore, Writer, no_room,
+    Error, OpenCall, Reserve, Reserved, Result, Settlement, Spender, Spending, SpendingStore,
 };
-use sunaba_store_sql::draft::superseded;
+use sunaba_store_sql::draft::{Cap, Grant};
+use sunaba_store_sql::rows::OpenCallRow;
 use sunaba_types::{CallId, ProjectSettings, Sandbox, SandboxId};
 
 use crate::PostgresStore;
 use crate::fault::Fault;
 use crate::page::InTime as _;
-use crate::rows::{all, readable, time};
+use crate::rows::{all, readable};
 use crate::unit::{Needs, Unit};
 use crate::writer::Command;
 
@@ -34,17 +35,6 @@ macro_rules! spending_query {
     }};
 }
 
-const MICROS_PER_USD: f64 = 1_000_000.0;
-
-/// A cap in dollars, in millionths, rounded down.
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "a cast from f64 saturates, and a cap is far below the bounds"
-)]
-fn micros(usd: f64) -> i64 {
-    (usd * MICROS_PER_USD).floor() as i64
-}
-
 struct ReserveCall(Reserve);
 
 #[async_trait]
@@ -58,37 +48,17 @@ impl Command<Unit> for ReserveCall {
     async fn run(&self, unit: &mut Unit) -> Result<Reserved, Fault> {
         let ask = &self.0;
         let sandbox = unit.draft.get_sandbox(&ask.sandbox_id)?.row.clone();
-        refuse_without_standing(unit, &sandbox, ask.attempt)?;
-        let least = ask.least_micros.max(0);
-        let most = ask.most_micros.max(least);
-        let left = caps(unit, &sandbox).await?.into_iter().min_by_key(|(room, _)| *room);
-        let granted = match &left {
-            Some((room, whose)) if *room < least => {
-                return Err(Error::Full { code: "budget_exhausted", detail: whose.clone() }.into());
-            }
-            Some((room, _)) => most.min(*room),
-            None => most,
-        };
+        unit.draft.refuse_to_spend(&sandbox, ask.attempt)?;
+        let grant = Grant::decide(ask, caps(unit, &sandbox).await?)?;
         let id = CallId::generate();
-        insert(unit, &id, ask, &sandbox, granted).await?;
-        add(unit, &sandbox, 0, granted).await?;
-        Ok(Reserved { id, micros: granted, left_micros: left.map(|(room, _)| room - granted) })
+        insert(unit, &id, ask, &sandbox, grant.micros).await?;
+        add(unit, &sandbox, 0, grant.micros).await?;
+        Ok(Reserved { id, micros: grant.micros, left_micros: grant.left_micros })
     }
 }
 
-/// Money is spent by the present attempt and only while it runs: there is no time for late calls.
-fn refuse_without_standing(unit: &mut Unit, sandbox: &Sandbox, attempt: i64) -> Result<(), Fault> {
-    if unit.draft.is_superseded(&sandbox.id, Writer::Sandbox { attempt }) {
-        return Err(superseded().into());
-    }
-    if sandbox.state.is_terminal() {
-        return Err(Error::conflict("sandbox_ended", format!("the sandbox is {}", sandbox.state)).into());
-    }
-    Ok(())
-}
-
-/// What is left under each cap that applies, with the words to say when it is not enough.
-async fn caps(unit: &mut Unit, sandbox: &Sandbox) -> Result<Vec<(i64, String)>, Fault> {
+/// What is left under each cap that applies.
+async fn caps(unit: &mut Unit, sandbox: &Sandbox) -> Result<Vec<Cap>, Fault> {
     let mut caps = Vec::new();
     if let Some(usd) = sandbox.terms.budget_usd {
         let (whose, used) = match &sandbox.task_id {
@@ -109,7 +79,7 @@ async fn caps(unit: &mut Unit, sandbox: &Sandbox) -> Result<Vec<(i64, String)>, 
                 ("sandbox", used.fetch_one(unit.sql()).await?)
             }
         };
-        caps.push((micros(usd) - used, no_room(whose, micros(usd), used)));
+        caps.push(Cap::new(whose, usd, used));
     }
     if let Some(project) = &sandbox.project_id {
         let key = project.as_str();
@@ -122,7 +92,7 @@ async fn caps(unit: &mut Unit, sandbox: &Sandbox) -> Result<Vec<(i64, String)>, 
         let settings: ProjectSettings =
             readable(serde_json::from_str(&row.settings).ok(), "projects", "settings", key)?;
         if let Some(usd) = settings.total_budget_usd {
-            caps.push((micros(usd) - row.used, no_room("project", micros(usd), row.used)));
+            caps.push(Cap::new("project", usd, row.used));
         }
     }
     Ok(caps)
@@ -238,33 +208,6 @@ impl Command<Unit> for SettleCall {
     }
 }
 
-#[derive(Debug)]
-struct OpenRow {
-    id: String,
-    sandbox_id: String,
-    dialect: String,
-    model: String,
-    reserved_micros: i64,
-    created_at: i64,
-}
-
-impl TryFrom<OpenRow> for OpenCall {
-    type Error = crate::fault::Unreadable;
-
-    fn try_from(row: OpenRow) -> Result<Self, Self::Error> {
-        const TABLE: &str = "model_calls";
-        let key = row.id.clone();
-        Ok(Self {
-            id: readable(CallId::parse(row.id).ok(), TABLE, "id", &key)?,
-            sandbox_id: readable(SandboxId::parse(row.sandbox_id).ok(), TABLE, "sandbox_id", &key)?,
-            dialect: row.dialect,
-            model: row.model,
-            micros: row.reserved_micros,
-            created_at: time(row.created_at, TABLE, "created_at", &key)?,
-        })
-    }
-}
-
 #[async_trait]
 impl SpendingStore for PostgresStore {
     async fn reserve_call(&self, reserve: Reserve) -> Result<Reserved> {
@@ -277,7 +220,7 @@ impl SpendingStore for PostgresStore {
 
     async fn open_calls(&self) -> Result<Vec<OpenCall>> {
         let rows = sqlx::query_as!(
-            OpenRow,
+            OpenCallRow,
             "SELECT id, sandbox_id, dialect, model, reserved_micros, created_at FROM model_calls
              WHERE settled_at IS NULL ORDER BY created_at"
         )

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sunaba_store::Result;
 use sunaba_store_sql::page::within;
 
-pub(crate) use sunaba_store_sql::page::{Weight, gather};
+pub(crate) use sunaba_store_sql::page::gather;
 
 const READ_LIMIT: Duration = Duration::from_secs(2);
 

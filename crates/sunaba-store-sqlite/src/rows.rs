@@ -1,6 +1,6 @@
 //! The columns of whole rows, as SQLite is asked for them.
 
-pub(crate) use sunaba_store_sql::rows::{all, hash, maybe_time, message_id, readable, time};
+pub(crate) use sunaba_store_sql::rows::{all, hash, maybe_time, readable, time};
 
 /// Selects whole sandboxes (`s`, with their log `l`).
 macro_rules! sandbox_query {

@@ -2,11 +2,12 @@
 
 use async_trait::async_trait;
 use sunaba_store::{Error, Result, SECRETS_MAX, SecretName, SecretStore};
+use sunaba_store_sql::rows::SecretNameRow;
 use sunaba_types::ProjectId;
 
 use crate::SqliteStore;
-use crate::fault::{Fault, Unreadable, told};
-use crate::rows::{all, time};
+use crate::fault::{Fault, told};
+use crate::rows::all;
 use crate::unit::Unit;
 use crate::writer::Command;
 
@@ -71,21 +72,6 @@ impl Command<Unit> for Delete {
     }
 }
 
-#[derive(Debug)]
-struct NameRow {
-    name: String,
-    updated_at: i64,
-}
-
-impl TryFrom<NameRow> for SecretName {
-    type Error = Unreadable;
-
-    fn try_from(row: NameRow) -> Result<Self, Unreadable> {
-        let updated_at = time(row.updated_at, "secrets", "updated_at", &row.name)?;
-        Ok(Self { name: row.name, updated_at })
-    }
-}
-
 #[async_trait]
 impl SecretStore for SqliteStore {
     async fn put_secret(&self, project_id: &ProjectId, name: &str, sealed: &[u8]) -> Result<SecretName> {
@@ -100,7 +86,7 @@ impl SecretStore for SqliteStore {
     async fn list_secrets(&self, project_id: &ProjectId) -> Result<Vec<SecretName>> {
         let project = project_id.as_str();
         let rows = sqlx::query_as!(
-            NameRow,
+            SecretNameRow,
             "SELECT name, updated_at FROM secrets WHERE project_id = ?1 ORDER BY name",
             project
         )

@@ -6,18 +6,19 @@
 
 use async_trait::async_trait;
 use sunaba_store::{MessageStore, Queued, Result, TakeMode, Writer};
-use sunaba_types::{Message, MessageId, MessageState, MessageType, NewMessage, SandboxId};
+use sunaba_store_sql::draft::overdue_at;
+use sunaba_types::{Message, MessageId, NewMessage, SandboxId};
 
 use crate::PostgresStore;
-use crate::fault::{Unreadable, told};
-use crate::page::{InTime as _, Weight, gather, in_time};
-use crate::rows::{all, list, maybe_time, message_id, readable, time};
+use crate::fault::told;
+use crate::page::{InTime as _, gather, in_time};
+use crate::rows::{all, list};
 
 /// Selects whole messages (`m`).
 macro_rules! message_query {
     ($tail:tt $(, $arg:expr)* $(,)?) => {
         sqlx::query_as!(
-            crate::messages::MessageRow,
+            sunaba_store_sql::rows::MessageRow,
             r#"SELECT m.id AS "id!", m.sandbox_id AS "sandbox_id!", m.seq AS "seq!", m.content AS "content!",
                       m.message_type AS "message_type!", m.sender AS "sender!", m.state AS "state!",
                       m.created_at AS "created_at!", m.handed_over_at, m.acknowledged_at, m.consumed_at,
@@ -33,54 +34,7 @@ mod queue;
 mod take;
 
 use queue::QueueMessage;
-use take::{HandOver, Offer, Take, overdue_at};
-
-#[derive(Debug)]
-pub(crate) struct MessageRow {
-    id: String,
-    sandbox_id: String,
-    seq: i64,
-    content: String,
-    message_type: String,
-    sender: String,
-    state: String,
-    created_at: i64,
-    handed_over_at: Option<i64>,
-    acknowledged_at: Option<i64>,
-    consumed_at: Option<i64>,
-    consumed_seq: Option<i64>,
-    reason: Option<String>,
-}
-
-impl Weight for MessageRow {
-    fn weight(&self) -> usize {
-        self.content.len()
-    }
-}
-
-impl TryFrom<MessageRow> for Message {
-    type Error = Unreadable;
-
-    fn try_from(row: MessageRow) -> Result<Self, Unreadable> {
-        const TABLE: &str = "messages";
-        let key = row.id.clone();
-        Ok(Self {
-            id: message_id(row.id)?,
-            sandbox_id: readable(SandboxId::parse(row.sandbox_id).ok(), TABLE, "sandbox_id", &key)?,
-            seq: row.seq,
-            content: row.content,
-            message_type: readable(MessageType::parse(&row.message_type), TABLE, "message_type", &key)?,
-            sender: row.sender,
-            state: readable(MessageState::parse(&row.state), TABLE, "state", &key)?,
-            created_at: time(row.created_at, TABLE, "created_at", &key)?,
-            handed_over_at: maybe_time(row.handed_over_at, TABLE, "handed_over_at", &key)?,
-            acknowledged_at: maybe_time(row.acknowledged_at, TABLE, "acknowledged_at", &key)?,
-            consumed_at: maybe_time(row.consumed_at, TABLE, "consumed_at", &key)?,
-            consumed_seq: row.consumed_seq,
-            reason: row.reason,
-        })
-    }
-}
+use take::{HandOver, Offer, Take};
 
 impl PostgresStore {
     /// Whether a poll would hand over or acknowledge anything.

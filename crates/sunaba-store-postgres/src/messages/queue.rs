@@ -1,11 +1,8 @@
 //! A new message.
 
 use async_trait::async_trait;
-use serde_json::json;
-use sunaba_store::{Error, Queued, Result};
-use sunaba_store_sql::draft::Notice;
-use sunaba_types::limits::MESSAGES_MAX_WAITING;
-use sunaba_types::{Message, MessageId, MessageState, NewMessage};
+use sunaba_store::{Queued, Result};
+use sunaba_types::{MessageId, NewMessage};
 
 use crate::fault::Fault;
 use crate::unit::{Needs, Unit};
@@ -23,11 +20,6 @@ impl Command<Unit> for QueueMessage {
 
     async fn run(&self, unit: &mut Unit) -> Result<Queued, Fault> {
         let new = &self.0;
-        let sandbox = unit.draft.get_sandbox(&new.sandbox_id)?.row.clone();
-        if sandbox.state.is_terminal() {
-            let detail = format!("sandbox {} is {}; nobody will take the message", sandbox.id, sandbox.state);
-            return Err(Error::conflict("sandbox_ended", detail).into());
-        }
         let key = new.sandbox_id.as_str();
         let counted = sqlx::query!(
             r#"SELECT count(*) AS "outstanding!", count(*) FILTER (WHERE state = 'queued') AS "waiting!"
@@ -37,31 +29,16 @@ impl Command<Unit> for QueueMessage {
         )
         .fetch_one(unit.sql())
         .await?;
-        if counted.outstanding >= i64::try_from(MESSAGES_MAX_WAITING).unwrap_or(i64::MAX) {
-            let detail = format!("{MESSAGES_MAX_WAITING} messages wait for sandbox {key} already");
-            return Err(Error::Full { code: "message_queue_full", detail }.into());
-        }
-        let message = insert(unit, new).await?;
-        let queue_size = counted.waiting + 1;
-        unit.draft.publish(Notice {
-            project_id: sandbox.project_id.as_ref(),
-            event_type: "SANDBOX_MESSAGE_QUEUED",
-            entity_type: "sandbox",
-            entity_id: key,
-            sandbox_id: Some(&new.sandbox_id),
-            payload: json!({
-                "sandbox_id": key, "message_id": message.id, "message_type": message.message_type,
-                "content": message.content, "sender": message.sender, "queue_size": queue_size,
-            }),
-        });
-        Ok(Queued { message, queue_size })
+        unit.draft.refuse_message(&new.sandbox_id, counted.outstanding)?;
+        let id = MessageId::generate();
+        let seq = insert(unit, &id, new).await?;
+        Ok(unit.draft.message_queued(new, id, seq, counted.waiting + 1))
     }
 }
 
-async fn insert(unit: &mut Unit, new: &NewMessage) -> Result<Message, Fault> {
-    let (id, key) = (MessageId::generate(), new.sandbox_id.as_str());
-    let (id_text, kind, now) = (id.as_str(), new.message_type.as_str(), unit.now());
-    let now_micros = now.as_microsecond();
+async fn insert(unit: &mut Unit, id: &MessageId, new: &NewMessage) -> Result<i64, Fault> {
+    let (id_text, key, kind) = (id.as_str(), new.sandbox_id.as_str(), new.message_type.as_str());
+    let now_micros = unit.now().as_microsecond();
     let seq = sqlx::query_scalar!(
         r#"INSERT INTO messages (id, sandbox_id, seq, content, message_type, sender, state, created_at)
            SELECT $1::text, $2::text, coalesce(max(seq), 0) + 1, $3::text, $4::text, $5::text, 'queued', $6::bigint
@@ -76,19 +53,5 @@ async fn insert(unit: &mut Unit, new: &NewMessage) -> Result<Message, Fault> {
     )
     .fetch_one(unit.sql())
     .await?;
-    Ok(Message {
-        id,
-        sandbox_id: new.sandbox_id.clone(),
-        seq,
-        content: new.content.clone(),
-        message_type: new.message_type,
-        sender: new.sender.clone(),
-        state: MessageState::Queued,
-        created_at: now,
-        handed_over_at: None,
-        acknowledged_at: None,
-        consumed_at: None,
-        consumed_seq: None,
-        reason: None,
-    })
+    Ok(seq)
 }

@@ -1,19 +1,14 @@
 //! Handing messages over, and what a poll acknowledges.
 
 use async_trait::async_trait;
-use serde_json::json;
 use sunaba_store::{Result, TakeMode, Writer};
-use sunaba_store_sql::draft::Notice;
-use sunaba_types::limits::MESSAGE_REDELIVERY_SECONDS;
-use sunaba_types::{Message, MessageId, MessageState, ProjectId, SandboxId, Timestamp};
+use sunaba_store_sql::draft::{bounded, overdue_at};
+use sunaba_types::{Message, MessageId, SandboxId};
 
 use crate::fault::Fault;
 use crate::rows::{all, list};
 use crate::unit::{Needs, Unit};
 use crate::writer::Command;
-
-/// Most content handed over by one poll; the rest comes with the next.
-const TAKE_MAX_BYTES: usize = 4 * 1024 * 1024;
 
 pub(super) struct Take {
     pub(super) sandbox_id: SandboxId,
@@ -30,12 +25,12 @@ impl Command<Unit> for Take {
     }
 
     async fn run(&self, unit: &mut Unit) -> Result<Vec<Message>, Fault> {
-        let project_id = unit.draft.standing_sandbox(&self.sandbox_id, self.by)?.row.project_id.clone();
+        unit.draft.standing_sandbox(&self.sandbox_id, self.by)?;
         let key = self.sandbox_id.as_str();
         let now = unit.now();
         let via = acknowledge(unit, key, &self.mode, now.as_microsecond()).await?;
         let taken = deliverable(unit, key, &self.mode).await?;
-        hand_over(unit, &self.sandbox_id, project_id.as_ref(), taken, via).await
+        hand_over(unit, &self.sandbox_id, taken, via).await
     }
 }
 
@@ -77,7 +72,7 @@ impl Command<Unit> for HandOver {
     }
 
     async fn run(&self, unit: &mut Unit) -> Result<(), Fault> {
-        let project_id = unit.draft.standing_sandbox(&self.sandbox_id, self.by)?.row.project_id.clone();
+        unit.draft.standing_sandbox(&self.sandbox_id, self.by)?;
         let (key, ids) = (self.sandbox_id.as_str(), list(self.ids.iter().map(MessageId::as_str)));
         let rows = message_query!(
             "WHERE m.sandbox_id = $1 AND m.state IN ('queued', 'handed_over') AND m.acknowledged_at IS NULL
@@ -88,7 +83,7 @@ impl Command<Unit> for HandOver {
         )
         .fetch_all(unit.sql())
         .await?;
-        hand_over(unit, &self.sandbox_id, project_id.as_ref(), all(rows)?, "legacy").await?;
+        hand_over(unit, &self.sandbox_id, all(rows)?, "legacy").await?;
         Ok(())
     }
 }
@@ -112,12 +107,10 @@ async fn deliverable(unit: &mut Unit, key: &str, mode: &TakeMode) -> Result<Vec<
 async fn hand_over(
     unit: &mut Unit,
     sandbox_id: &SandboxId,
-    project_id: Option<&ProjectId>,
-    mut taken: Vec<Message>,
+    taken: Vec<Message>,
     via: &'static str,
 ) -> Result<Vec<Message>, Fault> {
-    let (key, now) = (sandbox_id.as_str(), unit.now());
-    let now_micros = now.as_microsecond();
+    let now_micros = unit.now().as_microsecond();
     let ids = list(taken.iter().map(|message: &Message| message.id.as_str()));
     sqlx::query!(
         "UPDATE messages SET state = 'handed_over', handed_over_at = coalesce(handed_over_at, $2),
@@ -129,23 +122,7 @@ async fn hand_over(
     )
     .execute(unit.sql())
     .await?;
-    for message in &mut taken {
-        let again = message.handed_over_at.is_some();
-        message.state = MessageState::HandedOver;
-        message.handed_over_at.get_or_insert(now);
-        unit.draft.publish(Notice {
-            project_id,
-            event_type: "SANDBOX_MESSAGE_DELIVERED",
-            entity_type: "sandbox",
-            entity_id: key,
-            sandbox_id: Some(sandbox_id),
-            payload: json!({
-                "sandbox_id": key, "message_id": message.id, "message_type": message.message_type,
-                "redelivery": again,
-            }),
-        });
-    }
-    Ok(taken)
+    Ok(unit.draft.messages_handed_over(sandbox_id, taken))
 }
 
 /// Acknowledges what the mode says; gives the mode's name.
@@ -181,27 +158,4 @@ async fn acknowledge(unit: &mut Unit, key: &str, mode: &TakeMode, now: i64) -> R
             Ok("legacy")
         }
     }
-}
-
-/// What was handed over until then and not acknowledged is offered again.
-pub(super) fn overdue_at(now: Timestamp, mode: &TakeMode) -> i64 {
-    match mode {
-        TakeMode::Explicit { again: true, .. } => now.as_microsecond(),
-        _ => now.as_microsecond() - MESSAGE_REDELIVERY_SECONDS * 1_000_000,
-    }
-}
-
-/// As many messages, from the front, as one answer may hold; at least one.
-fn bounded(mut messages: Vec<Message>) -> Vec<Message> {
-    let mut bytes = 0;
-    let fits = messages
-        .iter()
-        .take_while(|message| {
-            let first = bytes == 0;
-            bytes += message.content.len().max(1);
-            first || bytes <= TAKE_MAX_BYTES
-        })
-        .count();
-    messages.truncate(fits);
-    messages
 }

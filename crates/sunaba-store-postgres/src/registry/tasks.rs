@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use sunaba_store::{Error, NewTask, Result, TaskFilter};
-use sunaba_types::{ProjectId, Task, TaskId, TaskState, TicketId};
+use sunaba_types::{ProjectId, Task, TaskState, TicketId};
 
 use super::visible_list;
 use crate::PostgresStore;
@@ -25,28 +25,8 @@ impl Command<Unit> for CreateTask {
             .fetch_optional(unit.sql())
             .await?
             .ok_or_else(|| Error::not_found("ticket", ticket))?;
-        let now = unit.now();
-        let task = Task {
-            id: TaskId::generate(),
-            ticket_id: new.ticket_id.clone(),
-            project_id: readable(ProjectId::parse(project).ok(), "tickets", "project_id", ticket)?,
-            phase_id: None,
-            task_type: new.task_type.clone(),
-            title: new.title.clone(),
-            description: new.description.clone(),
-            priority: new.priority,
-            status: TaskState::Pending,
-            sandbox_id: None,
-            assigned_agent_id: None,
-            attempt: 0,
-            outcome: None,
-            result: None,
-            error_message: None,
-            created_at: now,
-            updated_at: now,
-            started_at: None,
-            completed_at: None,
-        };
+        let project_id = readable(ProjectId::parse(project).ok(), "tickets", "project_id", ticket)?;
+        let task = unit.draft.new_task(new, project_id);
         insert(unit, &task).await?;
         unit.draft.announce_task(&task, None);
         Ok(task)

@@ -1,11 +1,9 @@
 //! Tickets.
 
 use async_trait::async_trait;
-use serde_json::json;
 use sunaba_store::{Error, NewTicket, Result};
-use sunaba_store_sql::draft::Notice;
 use sunaba_store_sql::rows::TicketRow;
-use sunaba_types::{ProjectId, Ticket, TicketId, TicketStatus};
+use sunaba_types::{ProjectId, Ticket, TicketId};
 
 use crate::PostgresStore;
 use crate::fault::Fault;
@@ -29,32 +27,9 @@ impl Command<Unit> for CreateTicket {
         if held.is_none() {
             return Err(Error::not_found("project", project).into());
         }
-        let ticket = Ticket {
-            id: TicketId::generate(),
-            project_id: new.project_id.clone(),
-            title: new.title.clone(),
-            description: new.description.clone(),
-            ticket_type: new.ticket_type,
-            priority: new.priority,
-            // Approval is off by default: what is asked for may be worked on.
-            status: TicketStatus::Approved,
-            branch_name: None,
-            owner: new.owner.clone(),
-            created_at: unit.now(),
-            updated_at: unit.now(),
-        };
+        let ticket = unit.draft.new_ticket(new);
         insert(unit, &ticket).await?;
-        unit.draft.publish(Notice {
-            project_id: Some(&ticket.project_id),
-            event_type: "TICKET_CREATED",
-            entity_type: "ticket",
-            entity_id: ticket.id.as_str(),
-            sandbox_id: None,
-            payload: json!({
-                "ticket_id": ticket.id, "project_id": ticket.project_id, "title": ticket.title,
-                "status": ticket.status, "priority": ticket.priority,
-            }),
-        });
+        unit.draft.announce_ticket(&ticket);
         Ok(ticket)
     }
 }

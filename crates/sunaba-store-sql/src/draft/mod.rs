@@ -8,8 +8,11 @@ mod change;
 mod changed;
 mod ingest;
 mod loaded;
+mod messages;
 mod plan;
 mod record;
+mod registry;
+mod spending;
 mod standing;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -20,8 +23,11 @@ pub use change::{EXTERNAL, STATE_CHANGED, TicketTouch};
 pub use changed::ChangedLog;
 pub use ingest::{Known, KnownRow, OnMessages, Taken};
 pub use loaded::{LoadedSandbox, LoadedTask, Log};
+pub use messages::{bounded, overdue_at};
 pub use plan::{PlannedSandbox, external_sandbox};
 pub use record::{NewEventRow, NewFeedRow, Notice};
+pub use registry::patched;
+pub use spending::{Cap, Grant};
 pub use standing::{refuse_long_ended, superseded};
 
 use crate::facts::Turn;

@@ -3,18 +3,26 @@
 //! A value that cannot be read is an error that names table, column and row,
 //! never a default. Times are microseconds since 1970.
 
+mod call;
 mod event;
+mod feed;
+mod message;
 mod project;
 mod sandbox;
+mod secret;
 mod task;
 mod ticket;
 
+use sunaba_types::Timestamp;
 use sunaba_types::chain::Hash;
-use sunaba_types::{MessageId, Timestamp};
 
+pub use call::OpenCallRow;
 pub use event::EventRow;
+pub use feed::FeedRow;
+pub use message::MessageRow;
 pub use project::ProjectRow;
 pub use sandbox::SandboxRow;
+pub use secret::SecretNameRow;
 pub use task::TaskRow;
 pub use ticket::TicketRow;
 
@@ -61,10 +69,4 @@ where
     T: TryFrom<R, Error = Unreadable>,
 {
     rows.into_iter().map(T::try_from).collect()
-}
-
-/// A message's id as stored.
-pub fn message_id(id: String) -> Result<MessageId, Unreadable> {
-    let key = id.clone();
-    readable(MessageId::parse(id).ok(), "messages", "id", &key)
 }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use serde_json::json;
 use sunaba_store::{Error, NewProject, ProjectPatch, Result};
-use sunaba_store_sql::draft::Notice;
+use sunaba_store_sql::draft::patched;
 use sunaba_store_sql::rows::ProjectRow;
 use sunaba_types::{Project, ProjectId};
 
@@ -33,24 +33,9 @@ impl Command<Unit> for EnsureProject {
         if let Some(held) = held {
             return Ok(held.try_into()?);
         }
-        let project = Project {
-            id: ProjectId::generate(),
-            name: new.name.clone(),
-            repo_path: new.repo_path.clone(),
-            repo_url: new.repo_url.clone(),
-            default_branch: new.default_branch.clone(),
-            settings: new.settings.clone(),
-            created_at: unit.now(),
-        };
+        let project = unit.draft.new_project(new);
         insert(unit, &project).await?;
-        unit.draft.publish(Notice {
-            project_id: Some(&project.id),
-            event_type: "PROJECT_CREATED",
-            entity_type: "project",
-            entity_id: project.id.as_str(),
-            sandbox_id: None,
-            payload: json!({"project_id": project.id, "name": project.name}),
-        });
+        unit.draft.announce_project(&project, "PROJECT_CREATED");
         Ok(project)
     }
 }
@@ -74,15 +59,8 @@ impl Command<Unit> for UpdateProject {
         )
         .fetch_optional(unit.sql())
         .await?;
-        let mut project: Project = held.ok_or_else(|| Error::not_found("project", &self.id))?.try_into()?;
-        let patch = self.patch.clone();
-        if patch.settings_before.is_some_and(|before| before != project.settings) {
-            let detail = "somebody else changed the settings meanwhile; look at them and try again";
-            return Err(Error::conflict("project_changed", detail).into());
-        }
-        project.name = patch.name.unwrap_or(project.name);
-        project.default_branch = patch.default_branch.unwrap_or(project.default_branch);
-        project.settings = patch.settings.unwrap_or(project.settings);
+        let held = held.ok_or_else(|| Error::not_found("project", &self.id))?;
+        let project = patched(held.try_into()?, self.patch.clone())?;
         let settings = json!(project.settings).to_string();
         sqlx::query!(
             "UPDATE projects SET name = ?2, default_branch = ?3, settings = ?4 WHERE id = ?1",
@@ -93,14 +71,7 @@ impl Command<Unit> for UpdateProject {
         )
         .execute(unit.sql())
         .await?;
-        unit.draft.publish(Notice {
-            project_id: Some(&project.id),
-            event_type: "PROJECT_UPDATED",
-            entity_type: "project",
-            entity_id: project.id.as_str(),
-            sandbox_id: None,
-            payload: json!({"project_id": project.id, "name": project.name}),
-        });
+        unit.draft.announce_project(&project, "PROJECT_UPDATED");
         Ok(project)
     }
 }
