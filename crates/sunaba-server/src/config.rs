@@ -104,6 +104,8 @@ impl Default for LiveLimits {
 pub struct ServerConfig {
     /// Whether tokens are needed.
     pub auth: AuthMode,
+    /// Whether people and programs are answered here. Sandboxes and health always are.
+    pub serves_api: bool,
     /// Whether a personal token for all projects may register an `external` sandbox by its first event.
     pub auto_register_sandboxes: bool,
     /// The provider of sandboxes whose request names none.
@@ -138,6 +140,7 @@ impl Default for ServerConfig {
     fn default() -> Self {
         Self {
             auth: AuthMode::Required,
+            serves_api: true,
             auto_register_sandboxes: false,
             default_provider: "local".to_owned(),
             providers: vec!["local".to_owned()],

@@ -12,6 +12,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::listen::Listener;
+use crate::refusal::OpenError;
 use crate::writer::{Context, Writer};
 
 /// How long somebody waits for a connection; a server that restarts may be back by then.
@@ -63,52 +64,6 @@ impl std::fmt::Debug for Options {
     }
 }
 
-/// Why the store could not be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// The address cannot be read.
-    #[error("not the address of a PostgreSQL database")]
-    Address(#[source] sqlx::Error),
-    /// The database cannot be reached.
-    #[error("cannot open the database {database}")]
-    Open {
-        /// Server and name.
-        database: String,
-        /// What PostgreSQL says.
-        #[source]
-        source: sqlx::Error,
-    },
-    /// The database's layout cannot be brought up to date.
-    #[error("cannot bring the database {database} up to date")]
-    Migrate {
-        /// Server and name.
-        database: String,
-        /// What went wrong.
-        #[source]
-        source: sqlx::migrate::MigrateError,
-    },
-    /// A newer program has taken something away that this one needs.
-    #[error(
-        "the database {database} needs layout {needed} and this program knows {known}: use a newer program"
-    )]
-    TooNew {
-        /// Server and name.
-        database: String,
-        /// The oldest layout that may be used.
-        needed: i64,
-        /// The newest layout that this program knows.
-        known: i64,
-    },
-    /// The server acknowledges before the disk has it.
-    #[error("the database {database} has {setting} off: what it acknowledges can be lost; turn it on")]
-    NotDurable {
-        /// Server and name.
-        database: String,
-        /// What is off.
-        setting: &'static str,
-    },
-}
-
 /// The store of several servers. Cheap to share; dropping the last one stops its writer.
 pub struct PostgresStore {
     pub(crate) readers: PgPool,
@@ -134,6 +89,8 @@ impl PostgresStore {
             .map_err(OpenError::Address)?
             .application_name("sunaba")
             .statement_cache_capacity(200)
+            // What the migrator makes "if it is not there" is no news at every start.
+            .options([("client_min_messages", "warning")])
             .disable_statement_logging();
         let position = bring_up_to_date(&connect, options.durability).await?;
         let (hint, hints) = watch::channel(position);
@@ -213,7 +170,10 @@ async fn bring_up_to_date(connect: &PgConnectOptions, durability: Durability) ->
     let database = named(connect);
     let failed = |source| OpenError::Open { database: database.clone(), source };
     let opening = tokio::time::timeout(Duration::from_secs(10), connect.connect());
-    let mut connection = opening.await.map_err(|_| failed(sqlx::Error::PoolTimedOut))?.map_err(failed)?;
+    let mut connection = opening
+        .await
+        .unwrap_or(Err(sqlx::Error::PoolTimedOut))
+        .map_err(|source| OpenError::of_connecting(&database, connect.get_username(), source))?;
     if let Some(setting) = not_durable(&mut connection, durability).await.map_err(failed)? {
         return Err(OpenError::NotDurable { database, setting });
     }
@@ -238,7 +198,7 @@ async fn bring_up_to_date(connect: &PgConnectOptions, durability: Durability) ->
 }
 
 /// Server and database, without a password.
-fn named(connect: &PgConnectOptions) -> String {
+pub(crate) fn named(connect: &PgConnectOptions) -> String {
     let name = connect.get_database().unwrap_or(connect.get_username());
     match connect.get_socket() {
         Some(socket) => format!("{name} at {}", socket.display()),

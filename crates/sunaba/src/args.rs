@@ -73,9 +73,18 @@ pub(crate) struct SettingArgs {
     /// Address under which others reach the server
     #[arg(long, value_name = "URL")]
     pub(crate) public_url: Option<String>,
-    /// Database [default: sqlite file in the data directory]
+    /// Database: postgres://… (with a password better as $DATABASE_URL, which no list of processes shows) or sqlite:FILE [default: sqlite file in the data directory]
     #[arg(long, value_name = "URL")]
     pub(crate) database_url: Option<String>,
+    /// Redis, for hints between servers: redis://… or rediss://…
+    #[arg(long, value_name = "URL")]
+    pub(crate) redis_url: Option<String>,
+    /// What this process does: api, orchestrator or both [default: api,orchestrator]
+    #[arg(long, value_name = "ROLES")]
+    pub(crate) roles: Option<String>,
+    /// Address under which other servers of the same database reach this one [default: http:// and --listen]
+    #[arg(long, value_name = "URL")]
+    pub(crate) node_address: Option<String>,
     /// Whether callers need a token: required or off (only on loopback)
     #[arg(long, value_name = "MODE")]
     pub(crate) auth: Option<String>,
@@ -93,7 +102,7 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) settings: SettingArgs,
     /// Stop the server of the data directory instead, also one that `run` started; sandboxes live on
-    #[arg(long, conflicts_with_all = ["config", "listen", "public_url", "database_url", "auth"])]
+    #[arg(long, conflicts_with_all = ["config", "listen", "public_url", "database_url", "redis_url", "roles", "node_address", "auth"])]
     pub(crate) stop: bool,
     /// Leave the terminal's session, so that its end does not end the server
     #[arg(long, hide = true)]

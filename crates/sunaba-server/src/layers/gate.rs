@@ -53,11 +53,15 @@ async fn admit(state: &AppState, request: &mut Request) -> Result<(), ApiError> 
         return Ok(());
     }
     if path == WEBSOCKET {
-        return Ok(());
+        return if state.config().serves_api { Ok(()) } else { Err(role_not_here()) };
     }
     let token = presented(&path, request);
     let identity = recognise(state, token.as_deref(), request.headers(), request.extensions()).await?;
     state.rates.request(&identity)?;
+    // What sandboxes ask for is the same routes; theirs are answered wherever their door is.
+    if path.starts_with("/api/") && identity.sandbox().is_none() && !state.config().serves_api {
+        return Err(role_not_here());
+    }
     if let Some(grant) = identity.sandbox() {
         state.liveness.heard(&grant.sandbox_id);
     }
@@ -66,6 +70,13 @@ async fn admit(state: &AppState, request: &mut Request) -> Result<(), ApiError> 
     }
     request.extensions_mut().insert(identity);
     Ok(())
+}
+
+fn role_not_here() -> ApiError {
+    ApiError::unavailable(
+        "role_not_here",
+        "this server looks after sandboxes only; ask one that has the role api",
+    )
 }
 
 /// Moves a token out of the path and leaves the path that is meant.

@@ -223,3 +223,21 @@ async fn bodies_that_fill_the_memory_allowed_make_others_wait_and_come_again() {
     })
     .await;
 }
+
+/// A server that only looks after sandboxes answers those and whoever asks for its health, and nobody else.
+#[tokio::test]
+async fn without_the_role_api_only_sandboxes_are_answered() {
+    let app = Setup::default().config(|config| config.serves_api = false).start().await;
+    let work = app.work("p").await;
+    for path in ["/healthz", "/readyz", "/api/v1/sandboxes/health"] {
+        app.anonymous().get(path).await.expect(200);
+    }
+    assert!(work.say("agent.message", json!({"content": "here"})).await > 0);
+    let by_path = format!("/w/{}{}", work.worker.token.as_deref().unwrap(), work.path("/task"));
+    app.anonymous().get(&by_path).await.expect(200);
+    for path in ["/api/v1/projects", "/api/openapi.json", &work.path("/events"), "/api/v1/ws/events"] {
+        let refused = app.admin.get(path).await.expect(503);
+        assert_eq!(refused["code"], "role_not_here", "{path}");
+    }
+    app.anonymous().get("/api/v1/projects").await.expect(401);
+}

@@ -3,9 +3,10 @@
 use secrecy::SecretString;
 use sunaba_types::{EgressPreset, IsolationWanted};
 
+use super::address::{database, redis};
 use super::read::{
-    amount, boolean, certificates, database, directives, directory, docker_host, docker_network, listed,
-    not_blank, one_of, set, socket, web_address, whole,
+    amount, boolean, certificates, directives, directory, docker_host, docker_network, listed, not_blank,
+    one_of, roles, set, socket, web_address, whole,
 };
 use super::tree::{AuthMode, Config, LogFormat};
 
@@ -20,17 +21,35 @@ pub(crate) struct Key {
     pub(crate) flag: Option<&'static str>,
     /// Its built-in value.
     pub(crate) default: Option<&'static str>,
-    /// Whether it must never be shown.
-    pub(crate) secret: bool,
+    /// How much of it may be shown.
+    pub(crate) shown: Shown,
     /// What it does.
     pub(crate) help: &'static str,
     /// Reads the text into the tree; the error completes the sentence "VALUE …".
     pub(crate) apply: fn(&mut Config, &str) -> Result<(), String>,
 }
 
+/// How much of a value may be shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// All of it.
+    Whole,
+    /// All but the password in an address.
+    WithoutPassword,
+    /// Only that it is set.
+    Never,
+}
+
 /// A key that is not secret and has no flag.
-const PLAIN: Key =
-    Key { name: "", env: &[], flag: None, default: None, secret: false, help: "", apply: |_, _| Ok(()) };
+const PLAIN: Key = Key {
+    name: "",
+    env: &[],
+    flag: None,
+    default: None,
+    shown: Shown::Whole,
+    help: "",
+    apply: |_, _| Ok(()),
+};
 
 /// Every key, in the order they are shown.
 pub(crate) const KEYS: &[Key] = &[
@@ -70,8 +89,35 @@ pub(crate) const KEYS: &[Key] = &[
         name: "database_url",
         env: &["DATABASE_URL"],
         flag: Some("database-url"),
-        help: "`sqlite:FILE`. Default: `sunaba.db` in the data directory.",
+        shown: Shown::WithoutPassword,
+        help: "`postgres://USER:PASSWORD@HOST/DATABASE` (or `postgresql://…`), or `sqlite:FILE`. Default: SQLite, `sunaba.db` in the data directory. PostgreSQL needs `secrets.key` or `secrets.key_file`. An address with a password belongs in the environment or in a file: a flag is in the list of processes.",
         apply: |config, text| set(&mut config.database, database(text)),
+        ..PLAIN
+    },
+    Key {
+        name: "redis_url",
+        env: &["REDIS_URL"],
+        flag: Some("redis-url"),
+        shown: Shown::WithoutPassword,
+        help: "`redis://HOST:PORT` or `rediss://…`, for hints between servers that share a database. Checked and kept, but not used by this version.",
+        apply: |config, text| set(&mut config.redis_url, redis(text).map(Some)),
+        ..PLAIN
+    },
+    Key {
+        name: "roles",
+        env: &["SUNABA_ROLES"],
+        flag: Some("roles"),
+        default: Some("api,orchestrator"),
+        help: "What this process does, with a comma between: `api` answers people and programs (without it they get 503 `role_not_here`; sandboxes and health are always answered), `orchestrator` starts sandboxes and looks after them. Only one server of a database may have the role `orchestrator` for now.",
+        apply: |config, text| set(&mut config.roles, roles(text)),
+        ..PLAIN
+    },
+    Key {
+        name: "node_address",
+        env: &["SUNABA_NODE_ADDRESS"],
+        flag: Some("node-address"),
+        help: "Address under which other servers of the same database reach this one. Default: `http://` and the address it listens on.",
+        apply: |config, text| set(&mut config.node_address, web_address(text).map(Some)),
         ..PLAIN
     },
     Key {
@@ -236,7 +282,7 @@ pub(crate) const KEYS: &[Key] = &[
     Key {
         name: "anthropic.api_key",
         env: &["ANTHROPIC_API_KEY"],
-        secret: true,
+        shown: Shown::Never,
         help: "Key for the model provider. It stays at the gateway and never enters a sandbox.",
         apply: |config, text| {
             set(&mut config.anthropic.api_key, not_blank(text).map(|key| Some(SecretString::from(key))))
@@ -254,7 +300,7 @@ pub(crate) const KEYS: &[Key] = &[
     Key {
         name: "openai.api_key",
         env: &["OPENAI_API_KEY"],
-        secret: true,
+        shown: Shown::Never,
         help: "Key for OpenAI's models, or those of whoever speaks their language. It stays at the gateway and never enters a sandbox.",
         apply: |config, text| {
             set(&mut config.openai.api_key, not_blank(text).map(|key| Some(SecretString::from(key))))
@@ -323,8 +369,8 @@ pub(crate) const KEYS: &[Key] = &[
     Key {
         name: "secrets.key",
         env: &["SUNABA_SECRET_KEY"],
-        secret: true,
-        help: "The key that seals projects' secrets: 32 bytes in base64 (`openssl rand -base64 32`). Default: `secret.key` in the data directory, made at the first start. A server with another key than its store was first used with does not start.",
+        shown: Shown::Never,
+        help: "The key that seals projects' secrets: 32 bytes in base64 (`openssl rand -base64 32`). Default: `secret.key` in the data directory, made at the first start; with PostgreSQL there is no default, because all servers of a database share it. A server with another key than its store was first used with does not start.",
         apply: |config, text| {
             set(&mut config.secrets.key, not_blank(text).map(|key| Some(SecretString::from(key))))
         },
@@ -341,7 +387,7 @@ pub(crate) const KEYS: &[Key] = &[
         name: "orchestrator.enabled",
         env: &["ORCHESTRATOR_ENABLED"],
         default: Some("true"),
-        help: "Whether this process starts sandboxes and looks after them; `false` serves the API only.",
+        help: "`false` is another way to say `roles: api`.",
         apply: |config, text| set(&mut config.orchestrator.enabled, boolean(text)),
         ..PLAIN
     },

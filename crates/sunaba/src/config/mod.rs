@@ -5,6 +5,7 @@
 //! file or an impossible value anywhere stops the start. Unknown environment variables are ignored,
 //! because the environment belongs to everybody.
 
+mod address;
 mod check;
 mod file;
 mod keys;
@@ -19,9 +20,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use self::keys::Shown;
 pub(crate) use keys::{KEYS, Key};
 pub(crate) use show::{reference, to_json, to_text};
-pub(crate) use tree::{AuthMode, Config, LogFormat, ModelConfig};
+pub(crate) use tree::{AuthMode, Config, Database, LogFormat, ModelConfig};
 
 /// The file that is read from the data directory when no file is named.
 const DEFAULT_FILE: &str = "sunaba.yaml";
@@ -103,6 +105,16 @@ impl fmt::Debug for Loaded {
     }
 }
 
+impl Loaded {
+    /// Names settings whose password everybody on this machine can read in the list of processes.
+    pub(crate) fn passwords_in_flags(&self) -> Vec<&'static str> {
+        let in_flag =
+            |value: &Value| matches!(value.origin, Origin::Flag(_)) && address::has_password(&value.text);
+        let shown = KEYS.iter().filter(|key| key.shown == Shown::WithoutPassword);
+        shown.filter(|key| self.values.get(key.name).is_some_and(in_flag)).map(|key| key.name).collect()
+    }
+}
+
 /// Reads and checks the whole configuration.
 pub(crate) fn load(outside: &Outside) -> Result<Loaded, ConfigError> {
     let mut values = defaults(&outside.env);
@@ -127,8 +139,11 @@ pub(crate) fn load(outside: &Outside) -> Result<Loaded, ConfigError> {
     }
     let origin = values.get("docker.host").map(|value| &value.origin);
     config.docker.named = origin.is_some_and(|origin| *origin != Origin::Default);
+    let orchestrates = config.roles.orchestrator;
+    config.roles.orchestrator &= config.orchestrator.enabled;
     if problems.is_empty() {
         check::across(&config, &values, &mut problems);
+        check::roles(orchestrates, &config, &values, &mut problems);
     }
     if problems.is_empty() { Ok(Loaded { config, values }) } else { Err(ConfigError(problems)) }
 }
@@ -224,6 +239,9 @@ fn unknown(origin: &Origin, written: &str) -> String {
 
 fn impossible(key: &Key, value: &Value, why: &str) -> String {
     let Value { text, origin } = value;
-    let shown = if key.secret { "the value".to_owned() } else { format!("{text:?}") };
+    let shown = match key.shown {
+        Shown::Never => "the value".to_owned(),
+        Shown::Whole | Shown::WithoutPassword => format!("{:?}", show::shown(key, text)),
+    };
     format!("{origin}: {}: {shown} {why}", key.name)
 }

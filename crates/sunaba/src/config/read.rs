@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
-use super::tree::Database;
+use super::tree::Roles;
 
 /// Puts a value that could be read into its place.
 pub(super) fn set<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
@@ -42,20 +42,6 @@ pub(super) fn web_address(text: &str) -> Result<String, String> {
         return Err("must not hold a user name or password".to_owned());
     }
     Ok(text.trim_end_matches('/').to_owned())
-}
-
-/// Where rows are kept.
-pub(super) fn database(text: &str) -> Result<Database, String> {
-    if text.starts_with("postgres://") || text.starts_with("postgresql://") {
-        return Err("names PostgreSQL, which this version cannot use yet; leave it out for SQLite".to_owned());
-    }
-    let path = text.strip_prefix("sqlite://").or_else(|| text.strip_prefix("sqlite:"));
-    match path {
-        Some(path) if !path.is_empty() && !path.starts_with(":memory:") => {
-            directory(path).map(Database::File)
-        }
-        _ => Err("is not a database address; write sqlite:/path/to/file.db".to_owned()),
-    }
 }
 
 /// One of several words.
@@ -122,6 +108,28 @@ pub(super) fn directives(text: &str) -> Result<String, String> {
 /// A list of words with commas between them.
 pub(super) fn listed(text: &str) -> Vec<String> {
     text.split(',').map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+}
+
+/// What a process does.
+pub(super) fn roles(text: &str) -> Result<Roles, String> {
+    let mut roles = Roles { api: false, orchestrator: false };
+    for word in listed(text) {
+        match one_of(&word, &[("api", Role::Api), ("orchestrator", Role::Orchestrator)]) {
+            Ok(Role::Api) => roles.api = true,
+            Ok(Role::Orchestrator) => roles.orchestrator = true,
+            Err(why) => return Err(format!("holds the role {word:?}, which {why}")),
+        }
+    }
+    if !roles.api && !roles.orchestrator {
+        return Err("names no role; write api, orchestrator or both with a comma between".to_owned());
+    }
+    Ok(roles)
+}
+
+#[derive(Clone)]
+enum Role {
+    Api,
+    Orchestrator,
 }
 
 /// A container daemon's address.

@@ -4,13 +4,20 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 
+use super::address::without_password;
+use super::keys::Shown;
 use super::{KEYS, Key, Loaded};
 
 /// What stands in the place of a secret.
 const REDACTED: &str = "(set, not shown)";
 
-fn shown<'a>(key: &Key, text: &'a str) -> &'a str {
-    if key.secret { REDACTED } else { text }
+/// A value as it may be shown.
+pub(super) fn shown(key: &Key, text: &str) -> String {
+    match key.shown {
+        Shown::Whole => text.to_owned(),
+        Shown::WithoutPassword => without_password(text),
+        Shown::Never => REDACTED.to_owned(),
+    }
 }
 
 /// A table for people.
@@ -18,7 +25,7 @@ pub(crate) fn to_text(loaded: &Loaded) -> String {
     let rows: Vec<[String; 3]> = KEYS
         .iter()
         .map(|key| match loaded.values.get(key.name) {
-            Some(value) => [key.name.into(), shown(key, &value.text).into(), value.origin.to_string()],
+            Some(value) => [key.name.into(), shown(key, &value.text), value.origin.to_string()],
             None => [key.name.into(), "-".into(), "not set".into()],
         })
         .collect();
@@ -39,7 +46,7 @@ pub(crate) fn to_json(loaded: &Loaded) -> serde_json::Value {
             "key": key.name,
             "value": value.map(|value| shown(key, &value.text)),
             "origin": value.map_or_else(|| "not set".to_owned(), |value| value.origin.to_string()),
-            "secret": key.secret,
+            "secret": key.shown == Shown::Never,
         })
     });
     json!({ "settings": entries.collect::<Vec<_>>() })
@@ -59,8 +66,10 @@ pub(crate) fn reference() -> String {
             let names: Vec<_> = key.env.iter().map(|name| format!("`{name}`")).collect();
             let _ = writeln!(page, "- environment: {}", names.join(", "));
         }
-        if key.secret {
-            page.push_str("- secret: never shown, never logged\n");
+        match key.shown {
+            Shown::Whole => {}
+            Shown::WithoutPassword => page.push_str("- a password in it is never shown, never logged\n"),
+            Shown::Never => page.push_str("- secret: never shown, never logged\n"),
         }
     }
     page

@@ -75,13 +75,92 @@ fn an_impossible_value_is_refused_wherever_it_stands() {
     }
 }
 
+/// 32 bytes in base64.
+const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+
 #[test]
-fn postgres_is_refused_clearly() {
+fn postgres_needs_a_key() {
     let dir = tempfile::tempdir().unwrap();
     let mut outside = outside(dir.path());
-    outside.env.insert("DATABASE_URL".into(), "postgres://host/db".into());
-    assert!(problems(&outside).starts_with("$DATABASE_URL: database_url:"));
-    assert!(problems(&outside).contains("PostgreSQL"));
+    outside.env.insert("DATABASE_URL".into(), "postgres://me:geheim@host/db".into());
+    let said = problems(&outside);
+    assert!(said.starts_with("$DATABASE_URL: database_url: PostgreSQL needs the key"), "{said}");
+    assert!(said.contains("openssl rand -base64 32") && said.contains("SUNABA_SECRET_KEY"), "{said}");
+    assert!(!said.contains("geheim"), "{said}");
+    outside.env.insert("SUNABA_SECRET_KEY".into(), KEY.into());
+    assert!(matches!(load(&outside).unwrap().config.database, Database::Postgres(_)));
+    outside.env.remove("SUNABA_SECRET_KEY");
+    outside.env.insert("SUNABA_SECRET_KEY_FILE".into(), "/a/key".into());
+    assert!(load(&outside).is_ok());
+}
+
+#[test]
+fn a_password_in_an_address_is_never_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut outside = outside(dir.path());
+    outside.env.insert("SUNABA_SECRET_KEY".into(), KEY.into());
+    outside.env.insert("REDIS_URL".into(), "rediss://:geheim@host:6380".into());
+    outside.flags.insert("database_url", "postgres://me:geheim@host/db?password=geheim".into());
+    let loaded = load(&outside).unwrap();
+    assert!(loaded.config.redis_url.is_some());
+    for text in [to_text(&loaded), to_json(&loaded).to_string(), format!("{:?}", loaded.config)] {
+        assert!(!text.contains("geheim"), "{text}");
+    }
+    assert!(to_text(&loaded).contains("postgres://me:***@host/db?password=*** "));
+    assert!(to_text(&loaded).contains("rediss://:***@host:6380 "));
+    assert_eq!(loaded.passwords_in_flags(), ["database_url"]);
+
+    outside.flags.insert("database_url", "postgres://me:geheim@host".into());
+    outside.env.insert("REDIS_URL".into(), "http://:geheim@host".into());
+    let said = problems(&outside);
+    assert!(said.contains("\"postgres://me:***@host\" names no database"), "{said}");
+    assert!(said.contains("\"http://:***@host\" is not an address of Redis"), "{said}");
+    assert!(!said.contains("geheim"), "{said}");
+}
+
+#[test]
+fn roles_are_named_or_taken_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let with = |roles: Option<&str>, enabled: &str| {
+        let mut outside = outside(dir.path());
+        outside.env.insert("ORCHESTRATOR_ENABLED".into(), enabled.to_owned());
+        outside.flags.extend(roles.map(|roles| ("roles", roles.to_owned())));
+        load(&outside).map(|loaded| loaded.config.roles.to_string()).map_err(|error| error.to_string())
+    };
+    for (roles, enabled, expected) in [
+        (None, "true", "api,orchestrator"),
+        (None, "false", "api"),
+        (Some("orchestrator, api"), "true", "api,orchestrator"),
+        (Some("orchestrator"), "true", "orchestrator"),
+        (Some("api"), "false", "api"),
+        (Some("api"), "true", "api"),
+    ] {
+        assert_eq!(with(roles, enabled).as_deref(), Ok(expected), "{roles:?} {enabled}");
+    }
+    for (roles, enabled, why) in [
+        (
+            "api,orchestrater",
+            "true",
+            "holds the role \"orchestrater\", which must be api or orchestrator; did you mean",
+        ),
+        ("", "true", "names no role"),
+        ("api,orchestrator", "false", "names the role orchestrator, which $ORCHESTRATOR_ENABLED takes away"),
+    ] {
+        let said = with(Some(roles), enabled).unwrap_err();
+        assert!(said.starts_with("--roles: roles:") && said.contains(why), "{said}");
+    }
+}
+
+#[test]
+fn a_node_s_address_is_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut outside = outside(dir.path());
+    outside.flags.insert("node_address", "here:1".into());
+    assert!(
+        problems(&outside).starts_with("--node-address: node_address: \"here:1\" must start with http://")
+    );
+    outside.flags.insert("node_address", "http://10.0.0.1:18000/".into());
+    assert_eq!(load(&outside).unwrap().config.node_address.as_deref(), Some("http://10.0.0.1:18000"));
 }
 
 #[test]

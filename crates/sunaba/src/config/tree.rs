@@ -25,12 +25,34 @@ pub(crate) enum LogFormat {
 }
 
 /// Which database holds everything.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) enum Database {
     /// A file in the data directory.
     InDataDir,
     /// A file somewhere else.
     File(PathBuf),
+    /// PostgreSQL at this address, which may hold a password.
+    Postgres(SecretString),
+}
+
+/// What this process does for the others that share its database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Roles {
+    /// Whether it answers people and programs; its own sandboxes are always answered.
+    pub(crate) api: bool,
+    /// Whether it starts sandboxes and looks after them.
+    pub(crate) orchestrator: bool,
+}
+
+impl std::fmt::Display for Roles {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match (self.api, self.orchestrator) {
+            (true, true) => "api,orchestrator",
+            (true, false) => "api",
+            (false, true) => "orchestrator",
+            (false, false) => "none",
+        })
+    }
 }
 
 /// Logging.
@@ -109,10 +131,10 @@ pub(crate) struct ModelConfig {
     pub(crate) base_url: String,
 }
 
-/// What this process does.
+/// How sandboxes are looked after.
 #[derive(Debug, Clone)]
 pub(crate) struct OrchestratorConfig {
-    /// Whether it starts sandboxes and looks after them.
+    /// `false` takes the role of that name away; [`Config::roles`] is what counts.
     pub(crate) enabled: bool,
     /// How many sandboxes may live on this machine.
     pub(crate) max_sandboxes: u32,
@@ -137,6 +159,12 @@ pub(crate) struct Config {
     pub(crate) public_url_ca: Option<String>,
     /// Which database.
     pub(crate) database: Database,
+    /// Where Redis is, for hints between servers.
+    pub(crate) redis_url: Option<SecretString>,
+    /// What this process does.
+    pub(crate) roles: Roles,
+    /// How the other servers of the same database reach this one; none means at its listening address.
+    pub(crate) node_address: Option<String>,
     /// Whether callers must show a token.
     pub(crate) auth: AuthMode,
     /// Whether an unknown sandbox may register itself by its first event.
@@ -157,7 +185,7 @@ pub(crate) struct Config {
     pub(crate) docker: DockerConfig,
     /// What seals projects' secrets.
     pub(crate) secrets: SecretsConfig,
-    /// What this process does.
+    /// How sandboxes are looked after.
     pub(crate) orchestrator: OrchestratorConfig,
 }
 
@@ -170,6 +198,9 @@ impl Config {
             public_url: None,
             public_url_ca: None,
             database: Database::InDataDir,
+            redis_url: None,
+            roles: Roles { api: true, orchestrator: true },
+            node_address: None,
             auth: AuthMode::Required,
             auto_register_sandboxes: false,
             log: LogConfig { format: LogFormat::Pretty, level: String::new() },
@@ -199,14 +230,6 @@ impl Config {
                 max_turns: 0,
                 heartbeat_seconds: 0,
             },
-        }
-    }
-
-    /// The file of the embedded store.
-    pub(crate) fn database_file(&self) -> PathBuf {
-        match &self.database {
-            Database::InDataDir => self.data_dir.join("sunaba.db"),
-            Database::File(path) => path.clone(),
         }
     }
 

@@ -12,7 +12,7 @@ use sunaba_sandbox::Provider;
 use sunaba_secrets::Secrets;
 use sunaba_server::{AppState, BlobFiles, Doors, RoomLimits, ServerConfig};
 use sunaba_store::Store;
-use sunaba_store_sqlite::{Options, SqliteStore};
+use sunaba_store_postgres::SoleOrchestrator;
 use sunaba_types::{Clock, Egress, SystemClock};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -21,6 +21,7 @@ use tokio_util::task::TaskTracker;
 use super::gateway;
 use super::providers::{self, ProviderUsage, Providers, Reports};
 use super::sources::{MirrorDiffs, ProviderLogs, ServerDoors};
+use super::store::{self, Opened};
 use crate::client::TOKEN_FILE;
 use crate::config::{AuthMode, Config};
 use crate::failure::{Failure, Outcome};
@@ -28,6 +29,7 @@ use crate::failure::{Failure, Outcome};
 /// Everything that runs.
 pub(super) struct Parts {
     store: Arc<dyn Store>,
+    sole: Option<SoleOrchestrator>,
     state: AppState,
     serving: BoxFuture<'static, std::io::Result<()>>,
     doors: Doors,
@@ -39,6 +41,7 @@ pub(super) struct Parts {
 /// The parts at work.
 pub(super) struct Running {
     store: Arc<dyn Store>,
+    sole: Option<SoleOrchestrator>,
     state: AppState,
     doors: Doors,
     gateway: GatewayState,
@@ -54,7 +57,13 @@ impl Parts {
         stop: &CancellationToken,
     ) -> Outcome<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let store = open_store(config, &clock).await?;
+        let Opened { store, sole } = store::open(config, &clock).await?;
+        // Redis joins here: its hints would wake this store's readers.
+        if config.redis_url.is_some() {
+            tracing::warn!(
+                "redis_url is set, but this version does not use Redis; all goes through the database"
+            );
+        }
         sunaba_server::auth::ensure_admin_token(&*store, &config.data_dir.join(TOKEN_FILE))
             .await
             .map_err(|error| Failure::Other(error.into()))?;
@@ -92,17 +101,17 @@ impl Parts {
         state.tunnels.lead_to(doors.clone());
         let ways = ServerDoors { doors: doors.clone(), tunnels: state.tunnels.clone() };
 
-        let orchestrator = config.orchestrator.enabled.then(|| {
+        let orchestrator = config.roles.orchestrator.then(|| {
             say_isolation(&providers);
             orchestrator(config, &store, clock, &ways, locks, providers.clone(), secrets)
         });
         let serving = Box::pin(sunaba_server::serve(listener, router, stop.clone()));
-        Ok(Self { store, state, serving, doors, gateway, orchestrator, providers })
+        Ok(Self { store, sole, state, serving, doors, gateway, orchestrator, providers })
     }
 
     /// Sets the parts to work.
     pub(super) fn start(self, stop: &CancellationToken) -> Running {
-        let Self { store, state, serving, doors, gateway, orchestrator, providers } = self;
+        let Self { store, sole, state, serving, doors, gateway, orchestrator, providers } = self;
         let tasks = TaskTracker::new();
         state.spawn_background();
         tasks.spawn(async move {
@@ -114,7 +123,7 @@ impl Parts {
             tasks.spawn(orchestrator.run(stop.clone()));
         }
         tasks.close();
-        Running { store, state, doors, gateway, tasks, providers }
+        Running { store, sole, state, doors, gateway, tasks, providers }
     }
 }
 
@@ -126,6 +135,7 @@ impl Running {
         self.doors.drained().await;
         self.gateway.drain().await;
         self.state.drained().await;
+        drop(self.sole);
         self.store.close().await;
         for (name, provider) in &self.providers {
             if let Err(error) = provider.close().await {
@@ -135,20 +145,13 @@ impl Running {
     }
 }
 
-async fn open_store(config: &Config, clock: &Arc<dyn Clock>) -> Outcome<Arc<dyn Store>> {
-    let path = config.database_file();
-    let store: Arc<dyn Store> = SqliteStore::open(Options::new(path, Arc::clone(clock)))
-        .await
-        .map_err(|error| Failure::Other(error.into()))?;
-    Ok(store)
-}
-
 fn server_config(config: &Config, providers: &Providers) -> ServerConfig {
     ServerConfig {
         auth: match config.auth {
             AuthMode::Required => sunaba_server::AuthMode::Required,
             AuthMode::Off => sunaba_server::AuthMode::Off,
         },
+        serves_api: config.roles.api,
         auto_register_sandboxes: config.auto_register_sandboxes,
         default_provider: config.sandbox.provider.clone(),
         providers: providers.keys().cloned().chain(["external".to_owned()]).collect(),

@@ -12,6 +12,7 @@ mod lock;
 mod logging;
 pub(crate) mod providers;
 mod sources;
+mod store;
 mod worker_program;
 
 use std::fs::{DirBuilder, Permissions};
@@ -38,8 +39,15 @@ const DRAIN_WITHIN: Duration = Duration::from_secs(10);
 
 /// Runs the server until it is told to stop.
 pub(crate) async fn run(outside: &Outside, json: bool) -> Outcome {
-    let config = config::load(outside)?.config;
-    logging::install(&config)?;
+    let loaded = config::load(outside)?;
+    logging::install(&loaded.config)?;
+    for key in loaded.passwords_in_flags() {
+        tracing::warn!(
+            key,
+            "the password is in the list of processes; set it in the environment or a file instead"
+        );
+    }
+    let config = loaded.config;
     let mut signals = Signals::listen()?;
     make_private_dir(&config.data_dir)?;
     let mut lock = DataDirLock::take(&config.data_dir)?;
@@ -127,7 +135,9 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 
 fn say_hello(config: &Config, announcement: &Announcement, json: bool) {
     let shown = config.public_url.as_deref().unwrap_or(&announcement.url);
-    tracing::info!(url = shown, data_dir = %config.data_dir.display(), "ready");
+    let node = config.node_address.as_deref().unwrap_or(&announcement.url);
+    let data_dir = config.data_dir.display();
+    tracing::info!(url = shown, %data_dir, roles = %config.roles, node_address = node, "ready");
     if json {
         output::json(announcement);
         return;

@@ -24,7 +24,7 @@ fn an_unknown_key_stops_the_start_with_its_place_and_a_suggestion() {
 #[test]
 fn an_impossible_value_stops_the_start() {
     let data = tempfile::tempdir().unwrap();
-    let ran = Ran::of(sunaba(data.path()).arg("serve").env("DATABASE_URL", "postgres://h/d"));
+    let ran = Ran::of(sunaba(data.path()).arg("serve").env("DATABASE_URL", "mysql://h/d"));
     ran.expect_code(2);
     assert!(ran.stderr.contains("$DATABASE_URL: database_url:"), "{}", ran.stderr);
     let ran = Ran::of(sunaba(data.path()).args(["serve", "--log-level", "loud"]));
