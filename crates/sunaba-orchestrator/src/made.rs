@@ -4,8 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use sunaba_store::{NewProject, NewSandbox, NewTask, NewTicket, Store};
-use sunaba_store_sqlite::{Options, SqliteStore};
+use sunaba_store::{NewProject, NewSandbox, NewTask, NewTicket};
 use sunaba_types::{
     Clock, Priority, ProjectSettings, Resources, Sandbox, SandboxId, SystemClock, Terms, TicketType,
 };
@@ -30,8 +29,7 @@ impl Doors for NoDoors {
 
 pub(crate) async fn parts(dir: &Path) -> Parts {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let store: Arc<dyn Store> =
-        SqliteStore::open(Options::new(dir.join("s.db"), Arc::clone(&clock))).await.unwrap();
+    let store = sunaba_testkit::open_store(dir, Arc::clone(&clock)).await;
     Parts {
         store,
         providers: std::collections::BTreeMap::new(),

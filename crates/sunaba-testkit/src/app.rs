@@ -7,7 +7,6 @@ use serde_json::json;
 use sunaba_secrets::{SecretKey, Secrets, Vault};
 use sunaba_server::{AppState, BlobFiles, Parts, ServerConfig, auth};
 use sunaba_store::{NewProject, NewSandbox, NewTask, NewTicket, NewToken, SandboxChange, Store};
-use sunaba_store_sqlite::{Options, SqliteStore};
 use sunaba_types::{
     Clock, Priority, Project, ProjectId, ProjectSettings, Resources, Sandbox, SandboxId, SystemClock, Task,
     TicketType, TokenKind,
@@ -80,8 +79,7 @@ impl Setup {
     /// Starts the server in a directory that another one has used before.
     pub async fn start_in(self, dir: Arc<tempfile::TempDir>) -> TestApp {
         let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock));
-        let options = Options::new(dir.path().join("sunaba.db"), Arc::clone(&clock));
-        let store: Arc<dyn Store> = SqliteStore::open(options).await.expect("the store opens");
+        let store = crate::open_store(dir.path(), Arc::clone(&clock)).await;
         let admin = auth::ensure_admin_token(store.as_ref(), &dir.path().join("admin-token"))
             .await
             .expect("an admin token");

@@ -1,4 +1,7 @@
 //! A throwaway PostgreSQL server, as durable as a real one.
+//!
+//! Several test programs may share one: `SUNABA_TEST_POSTGRES` names the port of a server that whoever starts
+//! them keeps.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -12,20 +15,34 @@ use crate::keeper::{Keeper, free_port};
 /// PostgreSQL refuses to run as root; as root it runs as nobody.
 const NOBODY: u32 = 65534;
 const START_LIMIT: Duration = Duration::from_secs(30);
+/// The port of the server that several test programs share.
+pub(crate) const PORT: &str = "SUNABA_TEST_POSTGRES";
 
 /// A server of its own directory and port, with fsync and synchronous_commit on.
 #[derive(Debug)]
 pub struct Postgres {
     port: u16,
-    keeper: Keeper,
+    /// None for a server that somebody else keeps.
+    keeper: Option<Keeper>,
     databases: AtomicU32,
 }
 
 impl Postgres {
-    /// The server that all tests of this process share; it ends with the process.
+    /// The server that all tests of this process share; it ends with the process, or with whoever keeps it.
     pub fn shared() -> &'static Self {
         static SHARED: OnceLock<Postgres> = OnceLock::new();
-        SHARED.get_or_init(Self::start)
+        SHARED.get_or_init(|| match std::env::var(PORT) {
+            Ok(port) => {
+                let port = port.parse().expect("a port in SUNABA_TEST_POSTGRES");
+                Self { port, keeper: None, databases: AtomicU32::new(0) }
+            }
+            Err(_) => Self::start(),
+        })
+    }
+
+    /// Where it listens on 127.0.0.1.
+    pub const fn port(&self) -> u16 {
+        self.port
     }
 
     /// A server that ends when it is dropped.
@@ -50,7 +67,7 @@ impl Postgres {
         {
             command.extend(["-c".into(), setting.to_owned()]);
         }
-        let keeper = Keeper::new(directory, &command, "QUIT");
+        let keeper = Some(Keeper::new(directory, &command, "QUIT"));
         let server = Self { port, keeper, databases: AtomicU32::new(0) };
         server.revive();
         server
@@ -58,8 +75,14 @@ impl Postgres {
 
     /// Makes an empty database and gives its address.
     pub fn database(&self) -> String {
-        let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));
-        self.execute("postgres", &format!("CREATE DATABASE {name} TEMPLATE template0"));
+        self.database_like("template0")
+    }
+
+    /// Makes a database as another one is that nobody uses at the moment, and gives its address.
+    pub fn database_like(&self, template: &str) -> String {
+        let number = self.databases.fetch_add(1, Ordering::Relaxed);
+        let name = format!("test_{}_{number}", std::process::id());
+        self.execute("postgres", &format!("CREATE DATABASE {name} TEMPLATE {template}"));
         self.url(&name)
     }
 
@@ -68,38 +91,52 @@ impl Postgres {
         format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
     }
 
-    /// Runs SQL from outside, with PostgreSQL's own client.
-    pub fn execute(&self, database: &str, sql: &str) {
+    /// Runs SQL from outside, with PostgreSQL's own client; gives what that says (`UPDATE 1`).
+    pub fn execute(&self, database: &str, sql: &str) -> String {
         let run = Command::new(program("psql"))
-            .args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-d", database, "-c", sql, "-h"])
-            .arg(self.keeper.directory())
-            .args(["-p", &self.port.to_string()])
+            .args(["-X", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-d", database, "-c", sql])
+            .args(["-h", "127.0.0.1", "-p", &self.port.to_string()])
             .output()
             .expect("psql runs");
         assert!(run.status.success(), "{sql}: {}", String::from_utf8_lossy(&run.stderr));
+        String::from_utf8_lossy(&run.stdout).trim().to_owned()
+    }
+
+    /// Makes a user who, unlike everybody else here, needs a password.
+    pub fn add_user(&self, name: &str, password: &str) {
+        self.execute("postgres", &format!("CREATE ROLE {name} LOGIN SUPERUSER PASSWORD '{password}'"));
+        let file = self.own().directory().join("data/pg_hba.conf");
+        let rules = std::fs::read_to_string(&file).expect("the rules");
+        let rule = format!("host all {name} 127.0.0.1/32 scram-sha-256\n");
+        std::fs::write(&file, rule + &rules).expect("its directory is ours");
+        self.execute("postgres", "SELECT pg_reload_conf()");
+    }
+
+    fn own(&self) -> &Keeper {
+        self.keeper.as_ref().expect("a server of this process's own")
     }
 
     /// Kills the server and all it runs at once, as a machine would that loses its power.
     pub fn kill(&self) {
-        self.keeper.tell("kill");
+        self.own().tell("kill");
     }
 
     /// Stops the server and all it runs without ending it: it keeps its connections and answers nobody.
     pub fn pause(&self) {
-        self.keeper.tell("pause");
+        self.own().tell("pause");
     }
 
     /// Lets it go on after [`Postgres::pause`].
     pub fn resume(&self) {
-        self.keeper.tell("resume");
+        self.own().tell("resume");
     }
 
     /// Starts the server on its directory (again) and waits until it takes connections.
     pub fn revive(&self) {
-        self.keeper.tell("start");
+        self.own().tell("start");
         let deadline = Instant::now() + START_LIMIT;
         while !self.is_ready() {
-            assert!(Instant::now() < deadline, "PostgreSQL did not start: {}", self.keeper.log());
+            assert!(Instant::now() < deadline, "PostgreSQL did not start: {}", self.own().log());
             std::thread::sleep(Duration::from_millis(20));
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use serde_json::{Value, json};
-use sunaba_store::{ProjectPatch, RegistryStore as _, Spender, SpendingStore as _};
+use sunaba_store::{ProjectPatch, Spender};
 use sunaba_types::ProjectSettings;
 
 use crate::support::{Setup, World};

@@ -1,13 +1,13 @@
 //! Reservations outlive the server and the store: killed in the middle of a call, it has spent them; when the store
 //! cannot be written, they stay until it can.
 
-use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use sunaba_store::{EventQuery, EventStore as _, Spender, SpendingStore as _};
+use sunaba_store::{EventQuery, Spender};
+use sunaba_testkit::Occupied;
 use sunaba_types::{Clock as _, SandboxId, SystemClock};
 use tempfile::TempDir;
 
@@ -44,11 +44,10 @@ async fn a_gateway_in_mid_call() {
 #[tokio::test]
 async fn a_server_that_is_killed_in_mid_call_has_spent_the_reservation() {
     let dir = TempDir::new().unwrap();
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "budget_recovery::a_gateway_in_mid_call", "--nocapture"])
-        .env(CHILD_DIR, dir.path())
-        .spawn()
-        .unwrap();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "budget_recovery::a_gateway_in_mid_call", "--nocapture"]);
+    sunaba_testkit::share_store(&mut command);
+    let mut child = command.env(CHILD_DIR, dir.path()).spawn().unwrap();
     let deadline = Instant::now() + Duration::from_secs(30);
     let said = loop {
         if let Ok(said) = std::fs::read_to_string(dir.path().join("called")) {
@@ -92,37 +91,6 @@ async fn a_server_that_is_killed_in_mid_call_has_spent_the_reservation() {
     assert_eq!(event["error"], Value::from("the server was gone before the answer was seen"));
 }
 
-/// Another process in the middle of a write: nobody else can write to the store until it is dropped.
-struct Occupied(Child);
-
-impl Occupied {
-    fn store_in(dir: &Path) -> Self {
-        let program = "import sqlite3, sys
-store = sqlite3.connect(sys.argv[1], isolation_level=None)
-store.execute('BEGIN IMMEDIATE')
-print('held', flush=True)
-sys.stdin.read()";
-        let mut child = Command::new("python3")
-            .args(["-c", program])
-            .arg(dir.join("db"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("python3 is needed to hold the store");
-        let mut said = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
-        assert_eq!(said, "held\n");
-        Self(child)
-    }
-}
-
-impl Drop for Occupied {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[tokio::test]
 async fn a_store_that_cannot_be_written_keeps_the_reservation_until_it_can() {
     let vendor = Vendor::held().await;
@@ -131,7 +99,7 @@ async fn a_store_that_cannot_be_written_keeps_the_reservation_until_it_can() {
         json!({"model": "claude-x", "max_tokens": 500, "messages": [{"role": "user", "content": "hi"}]});
     let after_the_call = async {
         vendor.until_heard("/v1/messages").await;
-        let occupied = Occupied::store_in(world.dir.path());
+        let occupied = Occupied::store_of(world.dir.path());
         vendor.let_go();
         occupied
     };

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
-use sunaba_store::{Error, Reserve, Settlement, SpendingStore as _};
+use sunaba_store::{Error, Reserve, Settlement};
 use sunaba_types::{CallId, Clock as _, SystemClock};
 
 use crate::support::World;

@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 
 use sunaba_engine::{SandboxTrigger, TaskTrigger};
-use sunaba_store::{RegistryStore, SandboxChange};
+use sunaba_store::SandboxChange;
 
 use crate::support::{BRANCH, World, commit, git, git_over_http};
 

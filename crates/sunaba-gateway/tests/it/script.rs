@@ -2,7 +2,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use sunaba_engine::SandboxTrigger;
-use sunaba_store::{RegistryStore, SandboxChange};
+use sunaba_store::SandboxChange;
 
 use crate::support::{World, request};
 

@@ -18,11 +18,7 @@ use sunaba_gateway::{
 };
 use sunaba_git::{Mirror, ProjectLocks};
 use sunaba_secrets::{SecretKey, Secrets, Vault};
-use sunaba_store::{
-    EventQuery, EventStore, NewProject, NewSandbox, NewTask, NewTicket, SandboxChange, Spender,
-    SpendingStore, Store,
-};
-use sunaba_store_sqlite::{Options, SqliteStore};
+use sunaba_store::{EventQuery, NewProject, NewSandbox, NewTask, NewTicket, SandboxChange, Spender, Store};
 use sunaba_types::{
     BlobHash, Priority, ProjectId, ProjectSettings, Resources, Sandbox, SandboxId, SystemClock, Terms,
     TicketType,
@@ -55,7 +51,7 @@ impl ScriptSource for Scripts {
 
 pub(crate) struct World {
     pub(crate) dir: TempDir,
-    pub(crate) store: Arc<SqliteStore>,
+    pub(crate) store: Arc<dyn Store>,
     pub(crate) project: ProjectId,
     pub(crate) sandbox: Sandbox,
     pub(crate) mirror: Mirror,
@@ -261,23 +257,22 @@ fn counted(router: Router, pushes: Arc<AtomicUsize>) -> Router {
 }
 
 /// The store of a world, opened anew.
-pub(crate) async fn open_store(dir: &Path) -> Arc<SqliteStore> {
-    SqliteStore::open(Options::new(dir.join("db"), Arc::new(SystemClock))).await.unwrap()
+pub(crate) async fn open_store(dir: &Path) -> Arc<dyn Store> {
+    sunaba_testkit::open_store(dir, Arc::new(SystemClock)).await
 }
 
 /// A gateway over a world's store.
-pub(crate) fn gateway_over(store: &Arc<SqliteStore>, dir: &Path) -> GatewayState {
+pub(crate) fn gateway_over(store: &Arc<dyn Store>, dir: &Path) -> GatewayState {
     GatewayState::new(config(store, dir, Scripts::default())).unwrap()
 }
 
-fn config(store: &Arc<SqliteStore>, dir: &Path, scripts: Scripts) -> GatewayConfig {
-    let shared = Arc::clone(store) as Arc<dyn Store>;
-    GatewayConfig::new(shared, dir.join("git"), Arc::default(), Arc::new(scripts))
+fn config(store: &Arc<dyn Store>, dir: &Path, scripts: Scripts) -> GatewayConfig {
+    GatewayConfig::new(Arc::clone(store), dir.join("git"), Arc::default(), Arc::new(scripts))
 }
 
-async fn project_keys(store: &Arc<SqliteStore>, dir: &Path, project: &ProjectId) -> Secrets {
+async fn project_keys(store: &Arc<dyn Store>, dir: &Path, project: &ProjectId) -> Secrets {
     let key = SecretKey::read_or_make(&dir.join("secret.key")).unwrap();
-    let secrets = Secrets::open(Arc::clone(store) as Arc<dyn Store>, Vault::new(&key)).await.unwrap();
+    let secrets = Secrets::open(Arc::clone(store), Vault::new(&key)).await.unwrap();
     for name in ["ANTHROPIC_API_KEY", "OPENAI_API_KEY"] {
         secrets.put(project, name, &"project-key".into()).await.unwrap();
     }

@@ -124,27 +124,11 @@ async fn a_log_that_was_changed_is_found_out() {
     let app = TestApp::start().await;
     let work = told(&app).await;
     let bad_seq = app.store.log_head(&work.sandbox.id).await.unwrap().last_seq - 20;
-    tamper(&app.path("sunaba.db"), work.sandbox.id.as_str(), bad_seq);
+    let forged = format!(
+        "UPDATE events SET payload = '{{\"forged\":true}}' WHERE sandbox_id = '{}' AND seq = {bad_seq}",
+        work.sandbox.id
+    );
+    sunaba_testkit::change_row(app.dir.path(), &forged);
     let verdict = app.admin.get(&work.path("/verify")).await.expect(200);
     assert_eq!((&verdict["ok"], &verdict["first_bad_seq"]), (&json!(false), &json!(bad_seq)), "{verdict}");
-}
-
-/// Changes one payload behind the server's back, as somebody with the file would.
-fn tamper(database: &std::path::Path, sandbox: &str, seq: i64) {
-    let program = "
-import sqlite3, sys
-path, sandbox, seq = sys.argv[1:]
-db = sqlite3.connect(path, timeout=10)
-changed = db.execute(
-    \"UPDATE events SET payload = '{\\\"forged\\\":true}' WHERE sandbox_id = ? AND seq = ?\", (sandbox, int(seq)))
-assert changed.rowcount == 1, changed.rowcount
-db.commit()
-";
-    let status = std::process::Command::new("python3")
-        .args(["-c", program])
-        .arg(database)
-        .args([sandbox, &seq.to_string()])
-        .status()
-        .expect("python3 is there");
-    assert!(status.success());
 }

@@ -282,7 +282,7 @@ async fn superseded(world: &mut World, stage: &Stage, report: &mut Report) {
 }
 
 /// As the store does when a later attempt of the task starts. It keeps what it knows of running tasks in memory,
-/// so the server is not there while it is done.
+/// so the server is not there while it is done. This suite is about walls and runs on the embedded store alone.
 fn supersede(world: &World, sandbox: &str) {
     let script = "import sqlite3, sys; held = sqlite3.connect(sys.argv[1], timeout=10); \
         changed = held.execute('UPDATE tasks SET attempt = attempt + 1 WHERE id = (SELECT task_id FROM sandboxes WHERE id = ?)', (sys.argv[2],)); \

@@ -99,6 +99,7 @@ fn spawn(data: &Path, port: u16, environment: &[(&'static str, String)]) -> anyh
     Command::new(env!("CARGO_BIN_EXE_sunaba"))
         .args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--data"])
         .arg(data)
+        .envs(sunaba_testkit::store_environment(data))
         .envs(environment.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -20,6 +20,7 @@ mod end_to_end;
 #[path = "../shared/leavings.rs"]
 mod leavings;
 mod orderly_end;
+mod postgres;
 mod refusals;
 mod sandboxes;
 mod serve;

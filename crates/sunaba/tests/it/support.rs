@@ -14,11 +14,11 @@ use crate::leavings;
 /// How long anything here may take.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
-/// The program with a clean environment and a data directory.
+/// The program with a clean environment, a data directory and the store that tests run on.
 pub(crate) fn sunaba(data: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sunaba"));
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("SUNABA_DATA", data);
-    command.stdin(Stdio::null());
+    command.envs(sunaba_testkit::store_environment(data)).stdin(Stdio::null());
     command
 }
 
@@ -33,14 +33,15 @@ impl Server {
     /// Starts one at a free port and waits for its first line.
     pub(crate) fn start(more: &[&str]) -> Self {
         let data = tempfile::tempdir().unwrap();
+        let mut command = sunaba(data.path());
+        command.args(["serve", "--listen", "127.0.0.1:0", "--json"]).args(more);
+        Self::of(command, data)
+    }
+
+    /// Starts one with this command, which says `--json`, and waits for its first line.
+    pub(crate) fn of(mut command: Command, data: tempfile::TempDir) -> Self {
         let log = std::fs::File::create(data.path().join("test.log")).unwrap();
-        let mut child = sunaba(data.path())
-            .args(["serve", "--listen", "127.0.0.1:0", "--json"])
-            .args(more)
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .spawn()
-            .unwrap();
+        let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let announced: Value = serde_json::from_str(&line).unwrap_or_else(|error| {

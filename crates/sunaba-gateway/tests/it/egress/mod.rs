@@ -16,8 +16,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 use sunaba_engine::egress::PrivateHosts;
 use sunaba_gateway::{Egress, EgressSettings, Resolve};
-use sunaba_store::{RegistryStore as _, SandboxChange, Store};
-use sunaba_store_sqlite::{Options, SqliteStore};
+use sunaba_store::{SandboxChange, Store};
 use sunaba_types::{EgressPreset, Sandbox, SandboxId, SystemClock};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -52,7 +51,7 @@ impl Resolve for Names {
 
 struct Proxy {
     _dir: tempfile::TempDir,
-    store: Arc<SqliteStore>,
+    store: Arc<dyn Store>,
     egress: Egress,
     sandbox: Sandbox,
     names: Arc<Names>,
@@ -71,8 +70,7 @@ impl Proxy {
         adjust: impl FnOnce(&mut EgressSettings),
     ) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let options = Options::new(dir.path().join("db"), Arc::new(SystemClock));
-        let store = SqliteStore::open(options).await.unwrap();
+        let store = sunaba_testkit::open_store(dir.path(), Arc::new(SystemClock)).await;
         let allow = allow.iter().map(|&entry| entry.to_owned()).collect();
         let sandbox = made::sandbox(&*store, sunaba_types::Egress { preset, allow }).await;
         let names = Arc::new(Names::default());
@@ -82,7 +80,7 @@ impl Proxy {
             ..EgressSettings::default()
         };
         adjust(&mut settings);
-        let egress = Egress::new(Arc::clone(&store) as Arc<dyn Store>, settings);
+        let egress = Egress::new(Arc::clone(&store), settings);
         Self { _dir: dir, store, egress, sandbox, names }
     }
 

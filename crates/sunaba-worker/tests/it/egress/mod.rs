@@ -24,7 +24,6 @@ use sunaba_engine::egress::PrivateHosts;
 use sunaba_gateway::{Egress, EgressSettings, Resolve};
 use sunaba_sandbox::{Bind, CreateRequest, HostPlaces, Provider as _, StartRequest};
 use sunaba_store::Store;
-use sunaba_store_sqlite::{Options, SqliteStore};
 use sunaba_types::shim::{EGRESS_SOCKET, PROXY_ADDRESS};
 use sunaba_types::{EgressPreset, SandboxId, SystemClock};
 use tokio::net::UnixListener;
@@ -49,7 +48,7 @@ impl Resolve for Names {
 /// A host with a store and the egress proxy.
 struct World {
     host: Host,
-    store: Arc<SqliteStore>,
+    store: Arc<dyn Store>,
     egress: Egress,
 }
 
@@ -73,8 +72,7 @@ impl Ran {
 impl World {
     async fn new() -> Self {
         let host = Host::new().await;
-        let options = Options::new(host.dir.path().join("db"), Arc::new(SystemClock));
-        let store = SqliteStore::open(options).await.unwrap();
+        let store = sunaba_testkit::open_store(host.dir.path(), Arc::new(SystemClock)).await;
         let names = Names(HashMap::from([
             ("registry.test", "127.0.0.1"),
             ("inside.test", "10.0.0.1"),
@@ -85,7 +83,7 @@ impl World {
             resolver: Arc::new(names),
             ..EgressSettings::default()
         };
-        let egress = Egress::new(Arc::clone(&store) as Arc<dyn Store>, settings);
+        let egress = Egress::new(Arc::clone(&store), settings);
         Self { host, store, egress }
     }
 
