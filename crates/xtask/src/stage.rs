@@ -23,7 +23,7 @@ impl Counts {
         Some(Self { passed: number("passed")?, failed: number("failed")? })
     }
 
-    fn add(&mut self, other: Self) {
+    pub(crate) fn add(&mut self, other: Self) {
         self.passed += other.passed;
         self.failed += other.failed;
     }

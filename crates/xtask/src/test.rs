@@ -6,7 +6,7 @@ use anyhow::bail;
 
 use crate::docker::{self, Daemon};
 use crate::stage::{self, Counts, Report, say};
-use crate::{schemathesis, tidy};
+use crate::{on_postgres, schemathesis, tidy};
 
 /// Everything is built once, in one profile.
 const CI: &str = "--profile=ci";
@@ -27,6 +27,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     ];
     let mut left_out = Vec::new();
     reports.push(rust_tests(&mut left_out)?);
+    reports.push(on_postgres::run(CI)?);
     reports.push(checked("tidy", tidy::check)?);
     reports.push(checked("demonstration", demonstration)?);
     reports.push(checked("schemathesis", schemathesis::run)?);
@@ -55,7 +56,7 @@ fn rust_tests(left_out: &mut Vec<String>) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-fn cargo(arguments: &[&str]) -> Command {
+pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO"));
     command.args(arguments);
     command
