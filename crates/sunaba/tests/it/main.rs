@@ -5,12 +5,10 @@
 mod config;
 /// The kit's own file, without the server that the rest of the kit is built with.
 #[path = "../../../sunaba-testkit/src/docker.rs"]
-#[expect(
-    unreachable_pub,
-    dead_code,
-    reason = "the file is public in the kit; the worker lies beside the program here"
-)]
+#[expect(unreachable_pub, reason = "the file is public in the kit")]
 mod daemon;
+mod deploy;
+mod deploy_image;
 mod docker;
 mod docker_kit;
 mod docker_remote;
