@@ -8,6 +8,7 @@ mod config;
 #[expect(unreachable_pub, reason = "the file is public in the kit")]
 mod daemon;
 mod deploy;
+mod deploy_compose;
 mod deploy_image;
 mod docker;
 mod docker_kit;
