@@ -28,6 +28,6 @@ pub use egress::{Egress, EgressSettings, Resolve, SystemResolver};
 pub use git::PushRoom;
 pub use patient::{Keeps, Minds, Patient};
 pub use prices::{PriceError, PriceTable};
-pub use router::router;
+pub use router::{router, router_for_nodes};
 pub use script::{DEFAULT_SCRIPT, SCRIPT_MAX_BYTES, Script, ScriptError};
 pub use state::{Caller, GatewayConfig, GatewayState, ScriptSource, Upstream};

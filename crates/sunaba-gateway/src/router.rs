@@ -2,7 +2,7 @@
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{any, get, post};
 
@@ -33,12 +33,31 @@ pub fn router(state: GatewayState) -> Router {
     }
     let openai =
         openai.route("/openai/{*rest}", any(model::unknown_to_openai)).layer(bounded(model::openai_busy));
-    let git = Router::new()
-        .route("/git/{project}/info/refs", get(git::info_refs))
-        .route("/git/{project}/git-upload-pack", post(git::upload_pack))
-        .route("/git/{project}/git-receive-pack", post(git::receive_pack))
+    let git = git_routes("").layer(from_fn_with_state(state.clone(), git::pass_on)).layer(bounded(git::busy));
+    anthropic.merge(openai).merge(git).with_state(state)
+}
+
+/// The git routes of a sandbox, below `base`.
+fn git_routes(base: &str) -> Router<GatewayState> {
+    Router::new()
+        .route(&format!("{base}/git/{{project}}/info/refs"), get(git::info_refs))
+        .route(&format!("{base}/git/{{project}}/git-upload-pack"), post(git::upload_pack))
+        .route(&format!("{base}/git/{{project}}/git-receive-pack"), post(git::receive_pack))
         // Packs are bounded where they are read.
         .layer(DefaultBodyLimit::disable())
-        .layer(bounded(git::busy));
-    anthropic.merge(openai).merge(git).with_state(state)
+}
+
+/// The routes for other nodes, relative to where the server nests them once it has seen the nodes' token:
+/// whole mirrors for replicas, and what sandboxes elsewhere ask of a mirror that is here.
+pub fn router_for_nodes(state: GatewayState) -> Router {
+    let bound = Bound { slots: state.slots.clone(), busy: git::busy };
+    let passed_on = git_routes("/sandboxes/{sandbox}")
+        .layer(from_fn_with_state(bound, admission::bound))
+        .route_layer(from_fn(git::know_caller));
+    Router::new()
+        .route("/git/{project}/info/refs", get(git::replica_refs))
+        .route("/git/{project}/git-upload-pack", post(git::replica_pack))
+        .layer(DefaultBodyLimit::disable())
+        .merge(passed_on)
+        .with_state(state)
 }

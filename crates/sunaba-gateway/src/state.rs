@@ -9,6 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use secrecy::SecretString;
 use sunaba_git::ProjectLocks;
+use sunaba_nodes::Nodes;
 use sunaba_secrets::Secrets;
 use sunaba_store::Store;
 use sunaba_types::{BlobHash, Clock, ProjectId, SandboxId, SystemClock};
@@ -71,6 +72,8 @@ pub struct GatewayConfig {
     pub prices: PriceTable,
     /// Tells when a vendor's limit ends.
     pub clock: Arc<dyn Clock>,
+    /// The other nodes; without them every mirror is here.
+    pub nodes: Option<Nodes>,
 }
 
 impl GatewayConfig {
@@ -93,6 +96,7 @@ impl GatewayConfig {
             secrets: None,
             prices: PriceTable::built_in(),
             clock: Arc::new(SystemClock),
+            nodes: None,
         }
     }
 

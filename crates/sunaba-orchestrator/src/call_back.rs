@@ -19,7 +19,7 @@ const WORDS_MAX_CHARS: usize = 300;
 /// Waits for the tunnel. A sandbox that ended meanwhile is left to whoever explains ends.
 pub(crate) async fn wait(parts: &Parts, provider: &dyn Provider, id: &SandboxId) -> Result<(), Error> {
     let deadline = Instant::now() + PATIENCE;
-    while !parts.doors.has_tunnel(id) {
+    while !is_open(parts, id).await {
         if matches!(provider.status(id).await?, Status::Exited(_)) {
             return Ok(());
         }
@@ -31,6 +31,15 @@ pub(crate) async fn wait(parts: &Parts, provider: &dyn Provider, id: &SandboxId)
         sleep(POLL).await;
     }
     Ok(())
+}
+
+/// Whether its tunnel is open, here or on another node, where all that is known is that it was heard.
+async fn is_open(parts: &Parts, id: &SandboxId) -> bool {
+    if parts.doors.has_tunnel(id) {
+        return true;
+    }
+    let row = parts.store.find_sandbox(id).await;
+    matches!(row, Ok(Some(row)) if row.alive_until.is_some())
 }
 
 /// Says what to look at when a sandbox cannot reach the server, with the words of its bridge.

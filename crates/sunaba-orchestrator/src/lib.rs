@@ -16,9 +16,12 @@ mod driver;
 mod ending;
 mod environment;
 mod finish;
+mod home;
+mod lost;
 #[cfg(test)]
 mod made;
 mod patience;
+mod placement;
 mod policy;
 mod ports;
 mod reconcile;
@@ -28,6 +31,7 @@ mod setup;
 mod watch;
 mod work;
 
+pub use home::Home;
 pub use ports::{Doors, Parts, Settings};
 pub use setup::Shelf;
 pub use watch::Orchestrator;
@@ -44,6 +48,9 @@ pub enum Error {
     /// Git refused or failed.
     #[error("git: {0}")]
     Git(#[from] sunaba_git::Error),
+    /// Another node refused or stayed away.
+    #[error(transparent)]
+    Nodes(#[from] sunaba_nodes::Error),
     /// The sandbox's socket could not be opened.
     #[error("cannot open the sandbox's socket: {0}")]
     Door(#[source] std::io::Error),

@@ -2,14 +2,17 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
+use sunaba_nodes::Nodes;
 use sunaba_store::{NewProject, NewSandbox, NewTask, NewTicket};
 use sunaba_types::{
-    Clock, Priority, ProjectSettings, Resources, Sandbox, SandboxId, SystemClock, Terms, TicketType,
+    Clock, Node, NodeId, NodeReport, Priority, ProjectSettings, Resources, Role, Sandbox, SandboxId,
+    SystemClock, Terms, TicketType, Timestamp,
 };
 
-use crate::{Doors, Parts, Settings, Shelf};
+use crate::{Doors, Home, Parts, Settings, Shelf};
 
 #[derive(Debug)]
 struct NoDoors;
@@ -30,15 +33,22 @@ impl Doors for NoDoors {
 pub(crate) async fn parts(dir: &Path) -> Parts {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let store = sunaba_testkit::open_store(dir, Arc::clone(&clock)).await;
+    let home = Home {
+        store: Arc::clone(&store),
+        git_root: dir.join("git"),
+        git_locks: Arc::default(),
+        secrets: None,
+        git_patience: Duration::from_secs(5),
+    };
     Parts {
+        nodes: Nodes::new(NodeId::generate(), Arc::clone(&store), "token".into()).unwrap(),
+        home,
         store,
         providers: std::collections::BTreeMap::new(),
         doors: Arc::new(NoDoors),
         clock,
         mint_token: || unreachable!("nothing is started"),
         settings: Settings::new(dir.to_owned()),
-        git_locks: Arc::default(),
-        secrets: None,
         shelf: Shelf::new(dir.join("layers")),
     }
 }
@@ -79,4 +89,42 @@ pub(crate) async fn sandbox(parts: &Parts) -> Sandbox {
         terms: Terms::default(),
     };
     store.create_sandbox(sandbox).await.unwrap()
+}
+
+/// The next attempt at the task of a sandbox.
+pub(crate) async fn again(parts: &Parts, past: &Sandbox) -> Sandbox {
+    let next = NewSandbox {
+        project_id: past.project_id.clone(),
+        task_id: past.task_id.clone(),
+        provider: past.provider.clone(),
+        runtime: past.runtime.clone(),
+        model: past.model.clone(),
+        prompt: past.prompt.clone(),
+        resources: past.resources,
+        terms: past.terms.clone(),
+    };
+    parts.store.create_sandbox(next).await.unwrap()
+}
+
+/// A node that is up and starts local sandboxes.
+pub(crate) fn node(id: &str) -> Node {
+    Node {
+        report: NodeReport {
+            id: NodeId::parse(id).unwrap(),
+            instance: "i".into(),
+            host: "h".into(),
+            address: "http://x".into(),
+            version: "1".into(),
+            roles: Role::ALL.to_vec(),
+            providers: vec!["local".into()],
+            max_sandboxes: 10,
+            loops: serde_json::Value::Null,
+            started_at: Timestamp::UNIX_EPOCH,
+        },
+        beat_at: Timestamp::UNIX_EPOCH,
+        silent_for: Duration::ZERO,
+        left_at: None,
+        lost_at: None,
+        sandboxes: 0,
+    }
 }

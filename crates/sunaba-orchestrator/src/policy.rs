@@ -142,6 +142,7 @@ mod tests {
             repo_url: None,
             default_branch: "main".to_owned(),
             settings: sunaba_types::ProjectSettings::default(),
+            home_node: None,
             created_at: sunaba_types::Timestamp::default(),
         }
     }

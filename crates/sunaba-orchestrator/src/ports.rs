@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sunaba_git::ProjectLocks;
+use sunaba_nodes::Nodes;
 use sunaba_sandbox::Provider;
-use sunaba_secrets::Secrets;
 use sunaba_store::Store;
 use sunaba_types::chain::Hash;
-use sunaba_types::{Clock, Egress, ProjectId, SandboxId};
+use sunaba_types::{Clock, Egress, SandboxId};
 
+use crate::home::Home;
 use crate::setup::Shelf;
 
 /// The ways between a sandbox and the server.
@@ -31,8 +31,6 @@ pub trait Doors: Send + Sync + std::fmt::Debug {
 pub struct Settings {
     /// The data directory: its disk is the one that is watched.
     pub data_dir: PathBuf,
-    /// Its folder of git mirrors.
-    pub git_root: PathBuf,
     /// Its folder of what setup commands made.
     pub layers_root: PathBuf,
     /// The address under which sandboxes on other machines reach the server.
@@ -59,7 +57,7 @@ pub struct Settings {
     pub creating_deadline: Duration,
     /// How long a finished agent's result may take to be recorded.
     pub completing_deadline: Duration,
-    /// How long it is waited for others that write to a project's mirror.
+    /// How long it is waited for a project's home, and for others that write to its mirror.
     pub git_patience: Duration,
     /// How long a setup command may take.
     pub setup_deadline: Duration,
@@ -73,13 +71,16 @@ pub struct Settings {
     pub heartbeat_seconds: u64,
     /// Most turns an agent may take.
     pub max_turns: u32,
+    /// A node that was silent for so long is given up, with the sandboxes it held.
+    pub node_lost_after: Duration,
+    /// How often a task may be tried when the nodes that tried it were lost.
+    pub most_attempts: i64,
 }
 
 impl Settings {
     /// The defaults, with everything in `data_dir`.
     pub fn new(data_dir: PathBuf) -> Self {
         Self {
-            git_root: data_dir.join("git"),
             layers_root: data_dir.join("layers"),
             data_dir,
             public_url: None,
@@ -101,6 +102,8 @@ impl Settings {
             layers_max_bytes: 32 << 30,
             heartbeat_seconds: 30,
             max_turns: 50,
+            node_lost_after: Duration::from_secs(15 * 60),
+            most_attempts: 5,
         }
     }
 }
@@ -120,20 +123,15 @@ pub struct Parts {
     pub mint_token: fn() -> (String, Hash),
     /// How to behave.
     pub settings: Settings,
-    /// The git locks, shared with whatever else writes to mirrors.
-    pub git_locks: Arc<ProjectLocks>,
-    /// Where tokens of private repositories are found; none means that there are none.
-    pub secrets: Option<Secrets>,
+    /// This node, and what it knows of the others.
+    pub nodes: Nodes,
+    /// The mirrors of this node.
+    pub home: Home,
     /// What setup commands made.
     pub shelf: Shelf,
 }
 
 impl Parts {
-    /// Where a project's mirror is.
-    pub(crate) fn mirror_path(&self, project: &ProjectId) -> PathBuf {
-        self.settings.git_root.join(format!("{project}.git"))
-    }
-
     /// What makes sandboxes under this name, if this process has it.
     pub(crate) fn provider(&self, name: &str) -> Option<&Arc<dyn Provider>> {
         self.providers.get(name)

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use sunaba_sandbox::{Provider, Status};
-use sunaba_store::SandboxFilter;
+use sunaba_store::{HeldBy, SandboxFilter};
 use sunaba_types::{SandboxId, SandboxState};
 
 use crate::watch::{LIVING, LOOK_MAX};
@@ -66,6 +66,7 @@ async fn fail_rows_without_a_sandbox(parts: &Parts, provider: &Arc<dyn Provider>
     let filter = SandboxFilter {
         states: vec![SandboxState::Running],
         provider: Some(provider.name().to_owned()),
+        held_by: Some(HeldBy::Node(parts.nodes.me().clone())),
         limit: LOOK_MAX,
         ..SandboxFilter::default()
     };
@@ -102,9 +103,10 @@ async fn fail_what_waited_too_long(parts: &Parts) {
         if row.provider == "external" || u64::try_from(waited).unwrap_or(0) < most.as_secs() {
             continue;
         }
+        let elsewhere = parts.nodes.others_have(&row.provider).await.unwrap_or(true);
         let why = match parts.provider(&row.provider) {
-            Some(_) => String::new(),
-            None => format!("; no server here has the provider {}", row.provider),
+            None if !elsewhere => format!("; no server here has the provider {}", row.provider),
+            _ => String::new(),
         };
         driver::fail(parts, &row.id, &format!("it waited {} h to be started{why}", most.as_secs() / 3600))
             .await;
@@ -125,9 +127,11 @@ async fn clear_layers(parts: &Parts) {
     parts.shelf.clear(&living, now, set.layers_max_age, set.layers_max_bytes).await;
 }
 
-/// The names of providers that living rows have and this process has not.
+/// The names of providers that living rows of this node have, and this process has not.
 pub(crate) async fn unknown_providers(parts: &Parts) -> HashSet<String> {
-    let filter = SandboxFilter { states: LIVING.to_vec(), limit: LOOK_MAX, ..SandboxFilter::default() };
+    let held_by = Some(HeldBy::Node(parts.nodes.me().clone()));
+    let filter =
+        SandboxFilter { states: LIVING.to_vec(), held_by, limit: LOOK_MAX, ..SandboxFilter::default() };
     let rows = parts.store.list_sandboxes(filter).await.unwrap_or_default();
     let names = rows.into_iter().map(|row| row.provider);
     names.filter(|name| name != "external" && !parts.providers.contains_key(name)).collect()

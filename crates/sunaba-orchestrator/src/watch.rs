@@ -1,18 +1,21 @@
-//! The loop that gives every living sandbox its driver.
+//! The loop that gives every living sandbox of this node its driver, and takes up what waits for one.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::json;
-use sunaba_store::SandboxFilter;
-use sunaba_types::{Sandbox, SandboxId, SandboxState};
+use sunaba_store::{HeldBy, SandboxFilter};
+use sunaba_types::{Node, Sandbox, SandboxId, SandboxState};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::bring_up::Gates;
 use crate::driver::{self, Driver};
+use crate::lost::Watchman;
+use crate::placement::{self, COURTESY};
 use crate::record::record;
 use crate::{Parts, capacity, reconcile};
 
@@ -22,6 +25,10 @@ const POLL: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(20);
 /// How often rows and providers are compared.
 const RECONCILE_EVERY: Duration = Duration::from_secs(60);
+/// How often the other nodes are looked at.
+const NODES_EVERY: Duration = Duration::from_secs(10);
+/// Where there are other nodes, one of them may have room: how long a sandbox waits before that is said.
+const WAITING_IS_SAID_AFTER: Duration = Duration::from_secs(2);
 /// Most rows in one look.
 pub(crate) const LOOK_MAX: u32 = 10_000;
 
@@ -48,6 +55,10 @@ pub struct Orchestrator {
     seats: HashMap<SandboxId, Seat>,
     /// Sandboxes that wait for room, and what was said about it.
     waiting: HashMap<SandboxId, String>,
+    /// Sandboxes that nobody holds, and since when this node knows of them.
+    free: HashMap<SandboxId, Instant>,
+    /// Looks whether the other nodes live, beside the loop.
+    watchman: JoinSet<()>,
     /// Providers whose rows are left alone, once it was said.
     left_alone: Arc<Mutex<HashSet<String>>>,
     /// Compares beside the loop: what is slow to delete must not hold up a start or a stop.
@@ -68,6 +79,8 @@ impl Orchestrator {
             driven_by: HashMap::new(),
             seats: HashMap::new(),
             waiting: HashMap::new(),
+            free: HashMap::new(),
+            watchman: JoinSet::new(),
             left_alone: Arc::default(),
             sweeper: JoinSet::new(),
         }
@@ -76,17 +89,22 @@ impl Orchestrator {
     /// Works until `stop`; running sandboxes live on and are adopted by the next start.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut hints = self.parts.store.hints();
-        let mut reconcile_at = tokio::time::Instant::now();
+        let mut reconcile_at = Instant::now();
+        self.watchman.spawn(watch_nodes(Arc::clone(&self.parts)));
         loop {
             hints.mark_unchanged();
-            self.look().await;
-            if tokio::time::Instant::now() >= reconcile_at {
+            let began = std::time::Instant::now();
+            let went_well = self.look().await;
+            self.parts.nodes.loops().round("sandboxes", began, went_well);
+            if Instant::now() >= reconcile_at {
                 self.sweep();
-                reconcile_at = tokio::time::Instant::now() + RECONCILE_EVERY;
+                reconcile_at = Instant::now() + RECONCILE_EVERY;
             }
+            // What is left to a better node for a moment is looked at again after that moment.
+            let pause = if self.free.is_empty() { POLL } else { COURTESY / 2 };
             tokio::select! {
                 () = stop.cancelled() => break,
-                _ = tokio::time::timeout(POLL, hints.changed()) => {}
+                _ = tokio::time::timeout(pause, hints.changed()) => {}
             }
             tokio::select! {
                 () = stop.cancelled() => break,
@@ -95,6 +113,7 @@ impl Orchestrator {
         }
         self.drivers.shutdown().await;
         self.sweeper.shutdown().await;
+        self.watchman.shutdown().await;
     }
 
     /// Starts comparing, unless the last comparison still goes on.
@@ -103,7 +122,9 @@ impl Orchestrator {
         if self.sweeper.is_empty() {
             let (parts, left_alone) = (Arc::clone(&self.parts), Arc::clone(&self.left_alone));
             self.sweeper.spawn(async move {
+                let began = std::time::Instant::now();
                 reconcile::reconcile(&parts).await;
+                parts.nodes.loops().round("reconcile", began, true);
                 for name in reconcile::unknown_providers(&parts).await {
                     let mut said = left_alone.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                     if said.insert(name.clone()) {
@@ -117,21 +138,27 @@ impl Orchestrator {
         }
     }
 
-    /// Compares rows with drivers: starts the missing, tells those whose row is over.
-    async fn look(&mut self) {
+    /// Compares rows with drivers: starts the missing, tells those whose row is over. Whether it could look.
+    async fn look(&mut self) -> bool {
         self.forget_ended_drivers();
         let living = match self.living().await {
             Ok(living) => living,
             Err(error) => {
                 tracing::warn!(%error, "cannot read the sandboxes; trying again");
-                return;
+                return false;
             }
         };
         self.tell_those_that_are_over(&living).await;
-        self.waiting.retain(|id, _| living.iter().any(|sandbox| sandbox.id == *id));
+        let ids: HashSet<&SandboxId> = living.iter().map(|sandbox| &sandbox.id).collect();
+        self.waiting.retain(|id, _| ids.contains(id));
+        self.free.retain(|id, _| ids.contains(id));
         for sandbox in living {
-            self.ensure_driver(sandbox).await;
+            match sandbox.node_id {
+                Some(_) => self.ensure_driver(sandbox),
+                None => self.consider(sandbox).await,
+            }
         }
+        true
     }
 
     fn forget_ended_drivers(&mut self) {
@@ -170,6 +197,7 @@ impl Orchestrator {
             let filter = SandboxFilter {
                 states: LIVING.to_vec(),
                 provider: Some(name.clone()),
+                held_by: Some(HeldBy::NodeOrNobody(self.parts.nodes.me().clone())),
                 limit: LOOK_MAX,
                 ..SandboxFilter::default()
             };
@@ -180,7 +208,7 @@ impl Orchestrator {
         Ok(living)
     }
 
-    async fn ensure_driver(&mut self, sandbox: Sandbox) {
+    fn ensure_driver(&mut self, sandbox: Sandbox) {
         if let Some(seat) = self.seats.get(&sandbox.id) {
             seat.row.send_if_modified(|known| {
                 let changed = known.state != sandbox.state;
@@ -189,14 +217,7 @@ impl Orchestrator {
             });
             return;
         }
-        if sandbox.state == SandboxState::Pending
-            && let Some(lack) = capacity::lack(&self.parts.settings, self.seats.len())
-        {
-            self.wait(&sandbox, lack).await;
-            return;
-        }
         let Some(provider) = self.parts.provider(&sandbox.provider).cloned() else { return };
-        self.waiting.remove(&sandbox.id);
         let over = CancellationToken::new();
         let (sender, row) = watch::channel(sandbox.clone());
         self.seats.insert(sandbox.id.clone(), Seat { over: over.clone(), row: sender });
@@ -205,6 +226,44 @@ impl Orchestrator {
         let id = sandbox.id.clone();
         let task = self.drivers.spawn(driver.drive(sandbox));
         self.driven_by.insert(task.id(), id);
+    }
+
+    /// Takes up a sandbox that nobody holds, if there is room and no better node.
+    async fn consider(&mut self, sandbox: Sandbox) {
+        let known_for = self.free.entry(sandbox.id.clone()).or_insert_with(Instant::now).elapsed();
+        let nodes = self.parts.nodes.list().await.unwrap_or_default();
+        if let Some(lack) = capacity::lack(&self.parts.settings, self.seats.len()) {
+            if known_for >= WAITING_IS_SAID_AFTER || !has_others(&nodes, &self.parts) {
+                self.wait(&sandbox, lack).await;
+            }
+            return;
+        }
+        if known_for < COURTESY && !self.is_first_choice(&nodes, &sandbox).await {
+            return;
+        }
+        match self.parts.store.claim_sandbox(&sandbox.id, self.parts.nodes.me()).await {
+            Ok(Some(claimed)) => {
+                self.waiting.remove(&claimed.id);
+                self.free.remove(&claimed.id);
+                self.ensure_driver(claimed);
+            }
+            Ok(None) => drop(self.free.remove(&sandbox.id)),
+            Err(error) => {
+                tracing::warn!(sandbox = %sandbox.id, %error, "cannot take up a sandbox; trying again");
+            }
+        }
+    }
+
+    async fn is_first_choice(&self, nodes: &[Node], sandbox: &Sandbox) -> bool {
+        if !has_others(nodes, &self.parts) {
+            return true;
+        }
+        let home = match &sandbox.project_id {
+            Some(id) => self.parts.store.find_project(id).await.ok().flatten().and_then(|it| it.home_node),
+            None => None,
+        };
+        let (me, own) = (self.parts.nodes.me(), self.seats.len());
+        placement::is_first_choice(nodes, me, own, &sandbox.provider, home.as_ref())
     }
 
     /// Leaves a sandbox pending, says once why, and fails it when it waited too long.
@@ -223,5 +282,20 @@ impl Orchestrator {
             record(&self.parts, &sandbox.id, "sandbox.waiting", &json!({ "reason": lack })).await;
             self.waiting.insert(sandbox.id.clone(), lack);
         }
+    }
+}
+
+fn has_others(nodes: &[Node], parts: &Parts) -> bool {
+    nodes.iter().any(|node| node.report.id != *parts.nodes.me() && node.is_up())
+}
+
+/// Looks at the other nodes until it is dropped.
+async fn watch_nodes(parts: Arc<Parts>) {
+    let mut watchman = Watchman::default();
+    loop {
+        let began = std::time::Instant::now();
+        watchman.look(&parts).await;
+        parts.nodes.loops().round("nodes", began, true);
+        tokio::time::sleep(NODES_EVERY).await;
     }
 }

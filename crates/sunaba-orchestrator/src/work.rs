@@ -1,14 +1,14 @@
 //! What a sandbox works on, and the ground it starts from.
 
+use secrecy::ExposeSecret as _;
 use sunaba_git::{Credential, Mirror};
+use sunaba_nodes::Where;
+use sunaba_nodes::wire::{Ground, PREFIX};
 use sunaba_store::SandboxChange;
-use sunaba_types::{Project, Sandbox, Task, Ticket};
+use sunaba_types::{NodeId, Project, Sandbox, Task, Ticket};
 
 use crate::patience::patiently;
 use crate::{Error, Parts};
-
-/// The secrets that open a private repository; the first that is set.
-const GIT_TOKENS: [&str; 2] = ["GIT_TOKEN", "GITHUB_TOKEN"];
 
 /// What a sandbox works on.
 #[derive(Debug)]
@@ -21,6 +21,7 @@ pub(crate) struct Work {
 /// Where its work starts.
 #[derive(Debug)]
 pub(crate) struct Base {
+    /// The mirror at its home; elsewhere a replica of it.
     pub(crate) mirror: Mirror,
     pub(crate) branch: String,
     pub(crate) commit: String,
@@ -40,21 +41,23 @@ pub(crate) async fn find(parts: &Parts, sandbox: &Sandbox) -> Result<Work, Error
     Ok(Work { project, ticket, task })
 }
 
-/// Refreshes the mirror, makes or finds the branch and records where it starts.
+/// Has the branch made or found at the project's home, and records where the work starts.
 pub(crate) async fn lay_base(parts: &Parts, sandbox: &Sandbox, work: &Work) -> Result<Base, Error> {
-    let project = &work.project;
-    let source = project
-        .repo_path
-        .as_deref()
-        .or(project.repo_url.as_deref())
-        .ok_or_else(|| Error::Missing("the project has no repository".to_owned()))?;
-    let credential = credential(parts, project).await?;
-    let guard = parts.git_locks.lock_within(project.id.as_str(), parts.settings.git_patience).await?;
-    let mirror = Mirror::ensure(parts.mirror_path(&project.id), source).await?.with_credential(credential);
-    mirror.fetch().await?;
-    let (branch, commit) = find_or_make_branch(&mirror, work).await?;
-    let is_of_source = mirror.source_has(&project.default_branch, &commit).await?;
-    drop(guard);
+    let patience = parts.settings.git_patience;
+    let home = parts.nodes.patiently(patience, || parts.nodes.home_of(&work.project.id)).await?;
+    let (ground, mirror) = match home {
+        Where::Here => {
+            let ground = parts.home.lay_ground(&work.ticket.id).await?;
+            (ground, Mirror::open(parts.home.mirror_path(&work.project.id))?)
+        }
+        Where::There(node) => {
+            let path = format!("/tickets/{}/ground", work.ticket.id);
+            let ground: Ground =
+                parts.nodes.patiently(patience, || parts.nodes.post(&node, &path, &(), patience)).await?;
+            (ground, replica(parts, &work.project, &node).await?)
+        }
+    };
+    let Ground { branch, commit, is_of_source } = ground;
     let change = SandboxChange {
         branch_name: Some(branch.clone()),
         base_commit: Some(commit.clone()),
@@ -64,32 +67,14 @@ pub(crate) async fn lay_base(parts: &Parts, sandbox: &Sandbox, work: &Work) -> R
     Ok(Base { mirror, branch, commit, is_of_source })
 }
 
-/// The token of a private repository elsewhere, if the project has one.
-async fn credential(parts: &Parts, project: &Project) -> Result<Option<Credential>, Error> {
-    let (Some(secrets), None) = (&parts.secrets, &project.repo_path) else { return Ok(None) };
-    for name in GIT_TOKENS {
-        if let Some(token) = secrets.find(&project.id, name).await.map_err(Error::Secrets)? {
-            return Ok(Some(Credential::token(token)));
-        }
-    }
-    Ok(None)
-}
-
-/// The branch's name and the commit it is at.
-async fn find_or_make_branch(mirror: &Mirror, work: &Work) -> Result<(String, String), Error> {
-    if let Some(name) = &work.ticket.branch_name
-        && let Some(commit) = mirror.branch_commit(name).await?
-    {
-        return Ok((name.clone(), commit));
-    }
-    let base = mirror.resolve(&work.project.default_branch).await?;
-    let name = mirror
-        .unique_branch_name(
-            work.ticket.ticket_type.branch_prefix(),
-            work.ticket.id.as_str(),
-            &work.ticket.title,
-        )
-        .await?;
-    mirror.create_branch(&name, &base).await?;
-    Ok((name, base))
+/// This node's own copy of a mirror that another node has, as it is now. Sandboxes borrow its objects.
+async fn replica(parts: &Parts, project: &Project, home: &NodeId) -> Result<Mirror, Error> {
+    let address = parts.nodes.address_of(home).await?;
+    let source = format!("{address}{PREFIX}/git/{}", project.id);
+    let token = parts.nodes.token().expose_secret().into();
+    let _guard = parts.home.lock(&project.id).await?;
+    let mirror = Mirror::ensure(parts.home.mirror_path(&project.id), &source).await?;
+    let mirror = mirror.with_credential(Some(Credential::of_node(token)));
+    mirror.fetch().await?;
+    Ok(mirror)
 }

@@ -6,10 +6,12 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use chacha20poly1305::XChaCha20Poly1305;
 use chacha20poly1305::aead::{Generate as _, Key};
+use hmac::{Hmac, KeyInit as _, Mac as _};
 use secrecy::{ExposeSecret as _, SecretString};
+use sha2::Sha256;
 use zeroize::Zeroizing;
 
 /// Bytes of a key.
@@ -71,6 +73,15 @@ impl SecretKey {
         Self::parse(&SecretString::from(text.as_str()), &path.display().to_string())
     }
 
+    /// A secret for one purpose that all who have this key can tell and that does not tell the key.
+    pub fn derive(&self, purpose: &str) -> SecretString {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&*self.0).expect("a MAC takes a key of any length");
+        mac.update(b"sunaba, derived, version 1\0");
+        mac.update(purpose.as_bytes());
+        let digest: [u8; 32] = mac.finalize().into_bytes().into();
+        SecretString::from(STANDARD_NO_PAD.encode(digest))
+    }
+
     /// Reads the key file, or makes it, once, with mode 0600.
     pub fn read_or_make(path: &Path) -> Result<Self, KeyError> {
         let failed = |source| KeyError::File { path: path.to_owned(), source };
@@ -110,6 +121,16 @@ mod tests {
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no draft stays behind");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         assert!(matches!(SecretKey::read_or_make(&path), Err(KeyError::Readable(_))));
+    }
+
+    #[test]
+    fn what_is_derived_depends_on_key_and_purpose() {
+        let key = |byte| SecretKey(Zeroizing::new([byte; KEY_BYTES]));
+        let derived = |byte, purpose| key(byte).derive(purpose).expose_secret().to_owned();
+        assert_eq!(derived(1, "nodes"), derived(1, "nodes"));
+        assert_ne!(derived(1, "nodes"), derived(1, "other"));
+        assert_ne!(derived(1, "nodes"), derived(2, "nodes"));
+        assert_eq!(derived(1, "nodes").len(), 43);
     }
 
     #[test]

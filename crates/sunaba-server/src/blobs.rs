@@ -13,6 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use sha2::{Digest, Sha256};
+use sunaba_nodes::Nodes;
 use sunaba_types::BlobHash;
 use sunaba_types::chain::hex;
 use sunaba_types::limits::BLOB_MAX_BYTES;
@@ -41,6 +42,8 @@ pub enum BlobError {
 #[derive(Debug, Clone)]
 pub struct BlobFiles {
     root: PathBuf,
+    /// Other nodes, which may have what is not here.
+    elsewhere: Option<Nodes>,
     /// Shared from before a file has its name until its owner is recorded; alone while one is removed.
     owners: Arc<RwLock<()>>,
 }
@@ -59,7 +62,14 @@ pub(crate) struct Fresh {
 impl BlobFiles {
     /// Blobs live in `root`, which is made when the first is stored.
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into(), owners: Arc::default() }
+        Self { root: root.into(), elsewhere: None, owners: Arc::default() }
+    }
+
+    /// The same, with other nodes that are asked for what is not here.
+    #[must_use]
+    pub fn with_nodes(mut self, nodes: Nodes) -> Self {
+        self.elsewhere = Some(nodes);
+        self
     }
 
     /// The directory that they are in.
@@ -150,8 +160,25 @@ impl BlobFiles {
         }
     }
 
-    /// The bytes of a blob; `None` if it is not here.
+    /// The bytes of a blob; `None` if no node has it. Fails while a node that may have it is away.
     pub async fn read(&self, hash: &BlobHash) -> io::Result<Option<Vec<u8>>> {
+        match self.read_here(hash).await? {
+            None if self.bring(hash).await? => self.read_here(hash).await,
+            read => Ok(read),
+        }
+    }
+
+    /// Brings a blob here from another node and keeps it. Whether it is here now.
+    async fn bring(&self, hash: &BlobHash) -> io::Result<bool> {
+        let Some(nodes) = &self.elsewhere else { return Ok(false) };
+        let found = nodes.find_blob(hash).await.map_err(|error| io::Error::other(error.to_string()))?;
+        let Some(bytes) = found else { return Ok(false) };
+        self.put(bytes).await.map_err(|error| io::Error::other(error.to_string()))?;
+        Ok(true)
+    }
+
+    /// The bytes of a blob; `None` if it is not on this node.
+    pub(crate) async fn read_here(&self, hash: &BlobHash) -> io::Result<Option<Vec<u8>>> {
         match fs::read(self.path(hash)).await {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -159,8 +186,15 @@ impl BlobFiles {
         }
     }
 
-    /// An open file and its size; `None` if it is not here.
+    /// An open file and its size; `None` if no node has it. Fails while a node that may have it is away.
     pub async fn open(&self, hash: &BlobHash) -> io::Result<Option<(fs::File, u64)>> {
+        match self.open_here(hash).await? {
+            None if self.bring(hash).await? => self.open_here(hash).await,
+            opened => Ok(opened),
+        }
+    }
+
+    async fn open_here(&self, hash: &BlobHash) -> io::Result<Option<(fs::File, u64)>> {
         match fs::File::open(self.path(hash)).await {
             Ok(file) => {
                 let size = file.metadata().await?.len();

@@ -16,6 +16,7 @@ mod descriptors;
 mod doors;
 mod extract;
 mod hub;
+mod internal;
 mod layers;
 mod liveness;
 mod openapi;
@@ -37,10 +38,11 @@ pub use hub::{Filters, Hub};
 pub use layers::token_path;
 pub use openapi::document as openapi_document;
 pub use problem::{ApiError, FieldError, Problem};
-pub use router::app;
+pub use router::{GatewayRoutes, app};
 pub use serve::serve;
 pub use sources::{
-    DiffSource, LiveUsage, LogSource, ProviderReport, ProviderReports, ReadyCheck, SourceError,
+    BusReport, DiffSource, DutyError, HomeDuties, LiveUsage, LogSource, ProviderReport, ProviderReports,
+    ReadyCheck, SourceError,
 };
 pub use state::{AppState, Parts};
 pub use tunnel::Tunnels;

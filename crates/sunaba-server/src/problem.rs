@@ -154,6 +154,20 @@ impl From<sunaba_store::Error> for ApiError {
     }
 }
 
+impl From<sunaba_nodes::Error> for ApiError {
+    fn from(error: sunaba_nodes::Error) -> Self {
+        use sunaba_nodes::Error as E;
+        match error {
+            E::Store(error) => error.into(),
+            away @ (E::Away { .. } | E::Gone(_)) => Self::unavailable("node_away", away.to_string()),
+            E::Refused { status, detail, .. } => {
+                tracing::warn!(status, detail, "another node refused");
+                Self::unavailable("node_refused", "the node that has this did not give it; try again")
+            }
+        }
+    }
+}
+
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let problem = Problem {

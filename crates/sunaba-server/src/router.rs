@@ -7,27 +7,48 @@ use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
+use sunaba_gateway::GatewayState;
+use sunaba_nodes::wire::PREFIX;
 use tower_http::catch_panic::CatchPanicLayer;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::api::{blobs, live, ops, projects, sandboxes, system, tasks, tickets, tokens};
 use crate::layers::{gate, measure, observe};
-use crate::{ApiError, AppState, openapi, tunnel};
+use crate::{ApiError, AppState, internal, openapi, tunnel};
 
-/// The whole server as a router. `gateway` is served under `/gateway`, for sandboxes only.
-pub fn app(state: AppState, gateway: Option<Router>) -> Router {
+/// The gateway's routes.
+#[derive(Debug)]
+pub struct GatewayRoutes {
+    /// Served under `/gateway`, for sandboxes only.
+    pub for_sandboxes: Router,
+    /// Served among the routes for other nodes.
+    pub for_nodes: Router,
+}
+
+impl From<&GatewayState> for GatewayRoutes {
+    fn from(gateway: &GatewayState) -> Self {
+        Self {
+            for_sandboxes: sunaba_gateway::router(gateway.clone()),
+            for_nodes: sunaba_gateway::router_for_nodes(gateway.clone()),
+        }
+    }
+}
+
+/// The whole server as a router.
+pub fn app(state: AppState, gateway: Option<GatewayRoutes>) -> Router {
     let (routes, document) = documented().split_for_parts();
     let document = openapi::finish(document);
     let text: bytes::Bytes = document.to_json().unwrap_or_default().into();
     let inner = routes
         .route("/tunnel", axum::routing::get(tunnel::open))
         .route("/api/openapi.json", axum::routing::get(move || async move { openapi::answer(text.clone()) }))
+        .nest(PREFIX, internal::routes())
         .method_not_allowed_fallback(method_not_allowed)
         .route_layer(from_fn(measure::measure))
         .with_state(state.clone());
     let inner = match gateway {
-        Some(gateway) => inner.nest("/gateway", gateway),
+        Some(gateway) => inner.nest("/gateway", gateway.for_sandboxes).nest(PREFIX, gateway.for_nodes),
         None => inner,
     };
     Router::new()
@@ -53,6 +74,8 @@ pub(crate) fn documented() -> OpenApiRouter<AppState> {
         .routes(routes!(blobs::fetch::fetch))
         .routes(routes!(live::ws::ws))
         .routes(routes!(system::isolation::isolation))
+        .routes(routes!(system::status::status))
+        .routes(routes!(system::lost::lost))
         .routes(routes!(ops::healthz::healthz))
         .routes(routes!(ops::readyz::readyz))
         .routes(routes!(ops::metrics::metrics))

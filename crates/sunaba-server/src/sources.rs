@@ -2,8 +2,9 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use sunaba_nodes::wire::{Ground, Published};
 use sunaba_types::shim::ResourceUse;
-use sunaba_types::{Finding, Isolation, Resources, Sandbox};
+use sunaba_types::{Finding, Isolation, Resources, Sandbox, SandboxId, TicketId};
 
 /// Why a source gave nothing.
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +58,32 @@ pub trait ProviderReports: Send + Sync + std::fmt::Debug {
 pub trait LiveUsage: Send + Sync + std::fmt::Debug {
     /// What it uses now.
     async fn usage(&self, sandbox: &Sandbox) -> Result<ResourceUse, SourceError>;
+}
+
+/// Why a project's home did not do what another node asked of it.
+#[derive(Debug, thiserror::Error)]
+pub enum DutyError {
+    /// Not now; asking again may help.
+    #[error("{0}")]
+    Passing(String),
+    /// Not at all; the words are for whoever looks at the sandbox.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// What a node does for the projects whose mirrors it has.
+#[async_trait]
+pub trait HomeDuties: Send + Sync + std::fmt::Debug {
+    /// Refreshes the mirror and makes or finds the branch of a ticket.
+    async fn lay_ground(&self, ticket: &TicketId) -> Result<Ground, DutyError>;
+    /// Publishes what a sandbox left in the mirror.
+    async fn publish(&self, sandbox: &SandboxId) -> Result<Published, DutyError>;
+}
+
+/// Tells how the connection to other programs' subscribers fares.
+pub trait BusReport: Send + Sync + std::fmt::Debug {
+    /// Names and figures, for people.
+    fn report(&self) -> serde_json::Value;
 }
 
 /// A part that must be ready before the server is.

@@ -4,6 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use metrics_exporter_prometheus::PrometheusHandle;
+use sunaba_nodes::Nodes;
 use sunaba_secrets::Secrets;
 use sunaba_store::Store;
 use sunaba_types::Clock;
@@ -17,7 +18,8 @@ use crate::liveness::Liveness;
 use crate::providers::Providers;
 use crate::room::Room;
 use crate::{
-    BlobFiles, DiffSource, Hub, LiveUsage, LogSource, ProviderReports, ReadyCheck, ServerConfig, Tunnels,
+    BlobFiles, BusReport, DiffSource, HomeDuties, Hub, LiveUsage, LogSource, ProviderReports, ReadyCheck,
+    ServerConfig, Tunnels,
 };
 
 /// What a server is composed of.
@@ -41,6 +43,12 @@ pub struct Parts {
     pub providers: Option<Arc<dyn ProviderReports>>,
     /// Where projects' secrets are kept; without it they can be neither set nor used.
     pub secrets: Option<Secrets>,
+    /// This node and what it knows of the others; without it this server is alone.
+    pub nodes: Option<Nodes>,
+    /// What this node does for the projects whose mirrors it has; none when it holds no repositories.
+    pub home: Option<Arc<dyn HomeDuties>>,
+    /// Where hints and frames for outside subscribers go; none without Redis.
+    pub bus: Option<Arc<dyn BusReport>>,
     /// Parts that `/readyz` asks besides the store and the feed.
     pub ready_checks: Vec<Arc<dyn ReadyCheck>>,
     /// Numbers for `/metrics`; see [`crate::telemetry::install`].
@@ -68,6 +76,9 @@ impl Parts {
             usage: None,
             providers: None,
             secrets: None,
+            nodes: None,
+            home: None,
+            bus: None,
             ready_checks: Vec::new(),
             metrics: None,
             shutdown,

@@ -72,15 +72,6 @@ pub enum OpenError {
         /// What is off.
         setting: &'static str,
     },
-    /// Another server looks after the sandboxes of this database.
-    #[error(
-        "another server looks after the sandboxes of the database {database}, and only one may for now; stop it, \
-         or start this one with --roles api"
-    )]
-    Taken {
-        /// Server and name.
-        database: String,
-    },
 }
 
 impl OpenError {

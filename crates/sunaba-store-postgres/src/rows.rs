@@ -10,7 +10,7 @@ macro_rules! sandbox_query {
         sqlx::query_as!(
             sunaba_store_sql::rows::SandboxRow,
             r#"SELECT s.id AS "id!", s.project_id, s.task_id, s.attempt AS "attempt!", s.provider AS "provider!",
-                      s.provider_ref, s.state AS "state!", s.state_entered_at AS "state_entered_at!", s.reason,
+                      s.provider_ref, s.node_id, s.state AS "state!", s.state_entered_at AS "state_entered_at!", s.reason,
                       s.runtime AS "runtime!", s.model AS "model!", s.prompt AS "prompt!", s.branch_name,
                       s.base_commit, s.head_commit, s.isolation, s.memory_gb AS "memory_gb!", s.cpu AS "cpu!",
                       s.disk_gb AS "disk_gb!", s.terms AS "terms!", s.exit, s.cost_micros AS "cost_micros!",

@@ -48,6 +48,10 @@ impl Command<Unit> for SetOnce {
 
 #[async_trait]
 impl Store for PostgresStore {
+    fn kind(&self) -> &'static str {
+        "postgres"
+    }
+
     async fn check(&self) -> Result<()> {
         sqlx::query_scalar!("SELECT position FROM feed_counter").fetch_one(&self.readers).in_time().await?;
         self.writer.run(Probe).await

@@ -11,6 +11,7 @@ mod events;
 mod fault;
 mod feed;
 mod messages;
+mod nodes;
 mod open;
 mod page;
 mod registry;

@@ -47,6 +47,10 @@ impl Command<Unit> for SetOnce {
 
 #[async_trait]
 impl Store for SqliteStore {
+    fn kind(&self) -> &'static str {
+        "sqlite"
+    }
+
     async fn check(&self) -> Result<()> {
         sqlx::query_scalar!("SELECT position FROM feed_counter")
             .fetch_one(&self.readers)

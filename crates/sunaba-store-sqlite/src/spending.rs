@@ -7,7 +7,7 @@ use sunaba_store::{
 };
 use sunaba_store_sql::draft::{Cap, Grant};
 use sunaba_store_sql::rows::OpenCallRow;
-use sunaba_types::{CallId, ProjectSettings, Sandbox, SandboxId};
+use sunaba_types::{CallId, NodeId, ProjectSettings, Sandbox, SandboxId};
 
 use crate::SqliteStore;
 use crate::fault::{Fault, told};
@@ -103,9 +103,11 @@ async fn insert(
     let (id, sandbox_id, now) = (id.as_str(), sandbox.id.as_str(), unit.now().as_microsecond());
     let task_id = sandbox.task_id.as_ref().map(|id| id.as_str());
     let project_id = sandbox.project_id.as_ref().map(|id| id.as_str());
+    let node_id = ask.node_id.as_ref().map(NodeId::as_str);
     sqlx::query!(
-        "INSERT INTO model_calls (id, sandbox_id, task_id, project_id, dialect, model, reserved_micros, created_at)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        "INSERT INTO model_calls (id, sandbox_id, task_id, project_id, dialect, model, reserved_micros, created_at,
+                                  node_id)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
         id,
         sandbox_id,
         task_id,
@@ -113,7 +115,8 @@ async fn insert(
         ask.dialect,
         ask.model,
         granted,
-        now
+        now,
+        node_id
     )
     .execute(unit.sql())
     .await?;
@@ -209,11 +212,13 @@ impl SpendingStore for SqliteStore {
         self.writer.run(SettleCall { id: id.clone(), settlement }).await
     }
 
-    async fn open_calls(&self) -> Result<Vec<OpenCall>> {
+    async fn open_calls(&self, node: Option<&NodeId>) -> Result<Vec<OpenCall>> {
+        let node = node.map(NodeId::as_str);
         let rows = sqlx::query_as!(
             OpenCallRow,
             "SELECT id, sandbox_id, dialect, model, reserved_micros, created_at FROM model_calls
-             WHERE settled_at IS NULL ORDER BY created_at"
+             WHERE settled_at IS NULL AND (?1 IS NULL OR node_id = ?1) ORDER BY created_at",
+            node
         )
         .fetch_all(&self.readers)
         .await

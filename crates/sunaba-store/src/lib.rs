@@ -12,6 +12,7 @@ mod events;
 mod feed;
 mod frame;
 mod messages;
+mod nodes;
 mod registry;
 mod secrets;
 mod spending;
@@ -27,6 +28,7 @@ pub use events::{
 };
 pub use feed::{FeedEntry, FeedStore, PublishedPayload};
 pub use messages::{MessageStore, Queued, TakeMode};
+pub use nodes::{HeldBy, NodeStore};
 pub use registry::{
     BlobStore, NewProject, NewSandbox, NewTask, NewTicket, ProjectPatch, RegistryStore, SandboxChange,
     SandboxFilter, TaskFilter,
@@ -52,11 +54,15 @@ pub trait Store:
     + TokenStore
     + SecretStore
     + SpendingStore
+    + NodeStore
     + std::fmt::Debug
     + Send
     + Sync
     + 'static
 {
+    /// What kind of store it is: `sqlite` or `postgres`.
+    fn kind(&self) -> &'static str;
+
     /// Whether the store can read and commit right now; the error says what is wrong.
     async fn check(&self) -> Result<()>;
 

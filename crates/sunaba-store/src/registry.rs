@@ -8,7 +8,7 @@ use sunaba_types::{
     SandboxState, Task, TaskId, TaskState, Terms, Ticket, TicketId, TicketType, Timestamp,
 };
 
-use crate::{Result, Writer};
+use crate::{HeldBy, Result, Writer};
 
 /// A project to be made.
 #[derive(Debug, Clone)]
@@ -98,6 +98,8 @@ pub struct SandboxFilter {
     pub states: Vec<SandboxState>,
     /// Only made by this provider.
     pub provider: Option<String>,
+    /// Only those that this node holds, or may take up.
+    pub held_by: Option<HeldBy>,
     /// Only of this project.
     pub project_id: Option<ProjectId>,
     /// Only of these projects; none means all.

@@ -5,7 +5,7 @@
 //! Amounts are millionths of a US dollar.
 
 use async_trait::async_trait;
-use sunaba_types::{CallId, ProjectId, SandboxId, TaskId, Timestamp};
+use sunaba_types::{CallId, NodeId, ProjectId, SandboxId, TaskId, Timestamp};
 
 use crate::Result;
 
@@ -16,6 +16,8 @@ pub struct Reserve {
     pub sandbox_id: SandboxId,
     /// The attempt its token is bound to; compared in the same transaction.
     pub attempt: i64,
+    /// The node that makes the call: only it, begun anew, knows that nobody saw the answer.
+    pub node_id: Option<NodeId>,
     /// How the call is worded.
     pub dialect: String,
     /// Which model it asks.
@@ -137,8 +139,8 @@ pub trait SpendingStore {
     async fn reserve_call(&self, reserve: Reserve) -> Result<Reserved>;
     /// Replaces the reservation by what the call cost. Settling again changes nothing and answers `false`.
     async fn settle_call(&self, id: &CallId, settlement: Settlement) -> Result<bool>;
-    /// Every call that is reserved and not settled.
-    async fn open_calls(&self) -> Result<Vec<OpenCall>>;
+    /// Every call that is reserved and not settled, by this node or (with none) by any.
+    async fn open_calls(&self, node: Option<&NodeId>) -> Result<Vec<OpenCall>>;
     /// The sum for one of them.
     async fn spending(&self, of: &Spender) -> Result<Spending>;
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use sunaba_secrets::{SecretKey, Secrets, Vault};
-use sunaba_server::{AppState, BlobFiles, Parts, ServerConfig, auth};
+use sunaba_server::{AppState, BlobFiles, GatewayRoutes, Parts, ServerConfig, auth};
 use sunaba_store::{NewProject, NewSandbox, NewTask, NewTicket, NewToken, SandboxChange, Store};
 use sunaba_types::{
     Clock, Priority, Project, ProjectId, ProjectSettings, Resources, Sandbox, SandboxId, SystemClock, Task,
@@ -94,7 +94,9 @@ impl Setup {
         }
         let state = AppState::new(parts);
         state.spawn_background();
-        let router = sunaba_server::app(state.clone(), self.gateway);
+        let gateway =
+            self.gateway.map(|for_sandboxes| GatewayRoutes { for_sandboxes, for_nodes: axum::Router::new() });
+        let router = sunaba_server::app(state.clone(), gateway);
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let tasks = TaskTracker::new();

@@ -10,6 +10,7 @@ mod ids;
 mod isolation;
 pub mod limits;
 mod message;
+mod node;
 mod records;
 pub mod shim;
 mod state;
@@ -27,6 +28,7 @@ pub use ids::{
 };
 pub use isolation::{Enforcement, Finding, FindingStatus, Isolation, IsolationWanted};
 pub use message::{Message, MessageState, MessageType, NewMessage};
+pub use node::{Node, NodeReport, Role};
 pub use records::{
     Outcome, Priority, Project, ProjectSettings, Resources, ResourcesWanted, Sandbox, Task, Terms, Ticket,
     TicketType, TokenKind, TokenRecord,

@@ -32,3 +32,7 @@ pub const EVENTS_PAGE_MAX: u32 = 500;
 pub const TRAJECTORY_PAGE_MAX: u32 = 1000;
 /// Payloads above this are left out of frames on outside buses, in bytes.
 pub const FRAME_PAYLOAD_MAX_BYTES: usize = 64 * 1024;
+/// How often a node says that it is there.
+pub const NODE_BEAT: std::time::Duration = std::time::Duration::from_secs(3);
+/// A node that has said nothing for so long is not asked for anything.
+pub const NODE_SILENCE: std::time::Duration = std::time::Duration::from_secs(15);

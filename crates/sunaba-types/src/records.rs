@@ -9,7 +9,7 @@ use crate::isolation::IsolationWanted;
 use crate::shim::Exit;
 use crate::state::wire_enum;
 use crate::{
-    ProjectId, SandboxId, SandboxState, TaskId, TaskState, TicketId, TicketStatus, Timestamp, TokenId,
+    NodeId, ProjectId, SandboxId, SandboxState, TaskId, TaskState, TicketId, TicketStatus, Timestamp, TokenId,
 };
 
 /// What may be set on a project. Later settings join here.
@@ -98,6 +98,8 @@ pub struct Project {
     pub default_branch: String,
     /// Its settings.
     pub settings: ProjectSettings,
+    /// The node that has its mirror; none until it is first needed.
+    pub home_node: Option<NodeId>,
     /// When it was made.
     pub created_at: Timestamp,
 }
@@ -296,6 +298,8 @@ pub struct Sandbox {
     pub provider: String,
     /// The provider's own name for it, written before the provider is asked.
     pub provider_ref: Option<String>,
+    /// The node whose provider holds it; none while it waits to be taken up, and for an external one.
+    pub node_id: Option<NodeId>,
     /// Where it is.
     pub state: SandboxState,
     /// Since when.

@@ -35,6 +35,11 @@ pub(crate) enum Command {
     Attach(AttachArgs),
     /// List sandboxes
     Ps(PsArgs),
+    /// Show the servers of this installation and whether anything is behind
+    Status,
+    /// Look after the servers of this installation
+    #[command(subcommand)]
+    Node(NodeCommand),
     /// Show a sandbox: state, task, messages, turns
     Show(SandboxArg),
     /// Show what happened in a sandbox
@@ -305,6 +310,17 @@ pub(crate) struct SandboxArg {
     /// Its id, a unique beginning or end of it, or `last`
     #[arg(value_name = "ID")]
     pub(crate) id: String,
+}
+
+/// `sunaba node`
+#[derive(Debug, Subcommand)]
+pub(crate) enum NodeCommand {
+    /// Give up a server that will not come back: its sandboxes fail and their tasks are tried again elsewhere
+    Lost {
+        /// Its id, as `sunaba status` shows it
+        #[arg(value_name = "NODE")]
+        id: String,
+    },
 }
 
 /// `sunaba ps`

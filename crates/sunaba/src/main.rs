@@ -60,6 +60,8 @@ async fn dispatch(cli: Cli) -> Outcome {
         Command::Run(args) => commands::run::run(&context, args).await,
         Command::Attach(args) => commands::attach::attach(&context, &args.sandbox.id, args.stdin).await,
         Command::Ps(args) => commands::ps::ps(&context, &args).await,
+        Command::Status => commands::status::status(&context).await,
+        Command::Node(command) => commands::status::node(&context, &command).await,
         Command::Show(args) => commands::show::show(&context, &args.id).await,
         Command::Logs(args) => commands::logs::logs(&context, &args).await,
         Command::Send(args) => commands::send::send(&context, &args.sandbox.id, &args.text).await,

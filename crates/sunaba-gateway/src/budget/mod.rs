@@ -98,6 +98,7 @@ impl Spend {
         let reserve = Reserve {
             sandbox_id: ask.caller.sandbox_id.clone(),
             attempt: ask.caller.attempt,
+            node_id: ask.state.config.nodes.as_ref().map(|nodes| nodes.me().clone()),
             dialect: ask.dialect.to_owned(),
             model: ask.model.to_owned(),
             least_micros: micros(least),

@@ -1,5 +1,6 @@
 //! Settles the calls that a server left open when it died.
 
+use sunaba_nodes::Nodes;
 use sunaba_store::{OpenCall, Settlement};
 use sunaba_types::Timestamp;
 
@@ -10,10 +11,11 @@ use crate::record::{self, ModelCall};
 const GONE_SERVER: &str = "the server was gone before the answer was seen";
 
 impl GatewayState {
-    /// Settles every call that was reserved before this server started, at its whole reservation: nobody
+    /// Settles every call that this node reserved before it started, at its whole reservation: nobody
     /// saw its answer, and it may have cost that much. Gives their number.
     pub async fn recover(&self, started_at: Timestamp) -> Result<usize, sunaba_store::Error> {
-        let open = self.config.store.open_calls().await?;
+        let me = self.config.nodes.as_ref().map(Nodes::me);
+        let open = self.config.store.open_calls(me).await?;
         let mut settled = 0;
         for call in open.into_iter().filter(|call| call.created_at < started_at) {
             settled += usize::from(self.give_up(call).await);

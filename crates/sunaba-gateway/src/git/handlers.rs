@@ -13,6 +13,7 @@ use http::{HeaderMap, StatusCode, header};
 use serde_json::json;
 use sunaba_git::{MAX_COMMANDS_BYTES, Mirror, ReceiveCommands, Service, parse_receive_commands};
 use sunaba_types::Sandbox;
+use tokio::io::DuplexStream;
 use tokio_util::io::ReaderStream;
 
 use super::push::Push;
@@ -32,7 +33,13 @@ const ANSWER_WAITING_BYTES: usize = 256 * 1024;
 #[derive(Debug, serde::Deserialize)]
 pub(crate) struct InfoRefs {
     #[serde(default)]
-    service: String,
+    pub(super) service: String,
+}
+
+/// The project in a path; there may be a sandbox in it too.
+#[derive(Debug, serde::Deserialize)]
+pub(crate) struct OfProject<T = String> {
+    pub(super) project: T,
 }
 
 /// The answer when the sandbox has too much under way.
@@ -45,7 +52,7 @@ pub(crate) fn busy(words: String) -> Response {
 pub(crate) async fn info_refs(
     State(state): State<GatewayState>,
     Extension(caller): Extension<Caller>,
-    Path(project): Path<String>,
+    Path(OfProject { project }): Path<OfProject>,
     Query(query): Query<InfoRefs>,
     headers: HeaderMap,
 ) -> Response {
@@ -63,9 +70,14 @@ pub(crate) async fn info_refs(
         return full(&state, &caller, &reason).await;
     }
     match mirror.advertise(service, protocol(&headers)).await {
-        Ok(refs) => answer(&format!("application/x-{}-advertisement", service.as_str()), Body::from(refs)),
+        Ok(refs) => advertised(service, refs),
         Err(error) => broken(&caller, &error),
     }
+}
+
+/// The refs of a mirror as an answer.
+pub(super) fn advertised(service: Service, refs: Vec<u8>) -> Response {
+    answer(&format!("application/x-{}-advertisement", service.as_str()), Body::from(refs))
 }
 
 /// `POST /git/{project}/git-upload-pack`: a fetch.
@@ -73,7 +85,7 @@ pub(crate) async fn upload_pack(
     State(state): State<GatewayState>,
     Extension(caller): Extension<Caller>,
     Extension(slot): Extension<Slot>,
-    Path(project): Path<String>,
+    Path(OfProject { project }): Path<OfProject>,
     headers: HeaderMap,
     body: Body,
 ) -> Response {
@@ -82,23 +94,41 @@ pub(crate) async fn upload_pack(
         Ok((mirror, _)) => mirror,
         Err(response) => return response,
     };
-    // It is gone again once it is answered.
-    let room = || Ok(());
-    let taken = spool::take(&state.config.git_root, &headers, body, UPLOAD_REQUEST_MAX_BYTES, room).await;
-    let request = match taken {
-        Ok(file) => tokio::fs::File::from_std(file),
-        Err(error) => return said(StatusCode::BAD_REQUEST, &error.to_string()),
+    let request = match take_request(&state, &headers, body).await {
+        Ok(request) => request,
+        Err(response) => return response,
     };
-    let (reader, writer) = tokio::io::duplex(ANSWER_WAITING_BYTES);
     let protocol = protocol(&headers).map(str::to_owned);
-    let tasks = state.tasks.clone();
-    tasks.spawn(async move {
+    let of_answer = state.clone();
+    served(&of_answer, move |writer| async move {
         let result = mirror.rpc(service, protocol.as_deref(), request, writer).await;
         let error = result.err().map(|error| error.to_string());
         let payload = json!({"service": service.as_str(), "allowed": true, "refs": [], "error": error});
         record::git(&state, &caller.sandbox_id, &payload).await;
         drop(slot);
-    });
+    })
+}
+
+/// Takes what a fetch asks for. The file is gone again once it is answered.
+pub(super) async fn take_request(
+    state: &GatewayState,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<tokio::fs::File, Response> {
+    let room = || Ok(());
+    match spool::take(&state.config.git_root, headers, body, UPLOAD_REQUEST_MAX_BYTES, room).await {
+        Ok(file) => Ok(tokio::fs::File::from_std(file)),
+        Err(error) => Err(said(StatusCode::BAD_REQUEST, &error.to_string())),
+    }
+}
+
+/// The answer to a fetch, written by work that goes on behind it.
+pub(super) fn served<F>(state: &GatewayState, write: impl FnOnce(DuplexStream) -> F) -> Response
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let (reader, writer) = tokio::io::duplex(ANSWER_WAITING_BYTES);
+    state.tasks.spawn(write(writer));
     answer("application/x-git-upload-pack-result", Body::from_stream(ReaderStream::new(reader)))
 }
 
@@ -107,7 +137,7 @@ pub(crate) async fn receive_pack(
     State(state): State<GatewayState>,
     Extension(caller): Extension<Caller>,
     Extension(slot): Extension<Slot>,
-    Path(project): Path<String>,
+    Path(OfProject { project }): Path<OfProject>,
     headers: HeaderMap,
     body: Body,
 ) -> Response {
@@ -196,7 +226,11 @@ async fn full(state: &GatewayState, caller: &Caller, reason: &str) -> Response {
 }
 
 pub(super) fn broken(caller: &Caller, error: &sunaba_git::Error) -> Response {
-    tracing::warn!(sandbox_id = %caller.sandbox_id, %error, "git failed");
+    broken_for(caller.sandbox_id.as_str(), error)
+}
+
+pub(super) fn broken_for(whom: &str, error: &sunaba_git::Error) -> Response {
+    tracing::warn!(whom, %error, "git failed");
     said(StatusCode::INTERNAL_SERVER_ERROR, "git failed on the server; try again")
 }
 
@@ -214,6 +248,6 @@ fn answer(content_type: &str, body: Body) -> Response {
     (headers, body).into_response()
 }
 
-fn protocol(headers: &HeaderMap) -> Option<&str> {
+pub(super) fn protocol(headers: &HeaderMap) -> Option<&str> {
     headers.get("git-protocol").and_then(|value| value.to_str().ok())
 }

@@ -63,7 +63,7 @@ async fn a_server_that_is_killed_in_mid_call_has_spent_the_reservation() {
     let sandbox = SandboxId::parse(sandbox).unwrap();
 
     let store = open_store(Path::new(place)).await;
-    let open = store.open_calls().await.unwrap();
+    let open = store.open_calls(None).await.unwrap();
     assert_eq!(open.len(), 1);
     assert!(open[0].micros > 1000, "{open:?}");
     let state = gateway_over(&store, Path::new(place));

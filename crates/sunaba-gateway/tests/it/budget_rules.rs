@@ -41,6 +41,7 @@ async fn play(world: &World, steps: Vec<Step>) -> Result<(), TestCaseError> {
                 let reserve = Reserve {
                     sandbox_id: world.sandbox.id.clone(),
                     attempt: world.sandbox.attempt,
+                    node_id: None,
                     dialect: "anthropic".into(),
                     model: "claude-x".into(),
                     least_micros: least,

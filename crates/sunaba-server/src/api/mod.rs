@@ -13,6 +13,8 @@ pub(crate) mod tokens;
 mod usage;
 mod views;
 
+pub(crate) use sandboxes::diff::unreadable;
+
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;

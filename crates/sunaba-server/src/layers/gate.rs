@@ -11,7 +11,7 @@ use super::patience::Patience;
 use super::token_path;
 use crate::auth::{self, Identity, Role};
 use crate::extract::BodyBudget;
-use crate::{ApiError, AppState, AuthMode};
+use crate::{ApiError, AppState, AuthMode, internal};
 
 /// The sandbox whose door a request came through.
 #[derive(Debug, Clone)]
@@ -54,6 +54,9 @@ async fn admit(state: &AppState, request: &mut Request) -> Result<(), ApiError> 
     }
     if path == WEBSOCKET {
         return if state.config().serves_api { Ok(()) } else { Err(role_not_here()) };
+    }
+    if internal::is_internal(&path) {
+        return internal::admit(state, request);
     }
     let token = presented(&path, request);
     let identity = recognise(state, token.as_deref(), request.headers(), request.extensions()).await?;

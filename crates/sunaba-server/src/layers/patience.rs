@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use http::Method;
 
+use crate::internal::is_internal;
+
 /// How long to wait for an answer's head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Patience {
@@ -20,7 +22,12 @@ const LONG: Duration = Duration::from_secs(10 * 60);
 impl Patience {
     /// What the path deserves (after a token in it has been cut out).
     pub(crate) fn of(method: &Method, path: &str) -> Self {
-        if path.starts_with("/gateway/") || path == "/api/v1/ws/events" || path.ends_with("/events/stream") {
+        // Another node has its own patience, and says so by going away.
+        if is_internal(path)
+            || path.starts_with("/gateway/")
+            || path == "/api/v1/ws/events"
+            || path.ends_with("/events/stream")
+        {
             return Self::Own;
         }
         if method == Method::GET && path.ends_with("/messages") {

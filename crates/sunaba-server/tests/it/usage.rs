@@ -26,6 +26,7 @@ async fn pay(app: &TestApp, sandbox: &Sandbox, cost_micros: Option<i64>) {
     let reserve = Reserve {
         sandbox_id: sandbox.id.clone(),
         attempt: sandbox.attempt,
+        node_id: None,
         dialect: "anthropic".to_owned(),
         model: "m".to_owned(),
         least_micros: 1,

@@ -30,7 +30,7 @@ impl Command<Unit> for EnsureProject {
         let new = &self.0;
         let held = sqlx::query_as!(
             ProjectRow,
-            "SELECT id, name, repo_path, repo_url, default_branch, settings, created_at FROM projects
+            "SELECT id, name, repo_path, repo_url, default_branch, settings, home_node, created_at FROM projects
              WHERE repo_path = $1 OR repo_url = $2 LIMIT 1",
             new.repo_path.as_deref(),
             new.repo_url.as_deref()
@@ -64,7 +64,7 @@ impl Command<Unit> for UpdateProject {
         let key = self.id.as_str();
         let held = sqlx::query_as!(
             ProjectRow,
-            "SELECT id, name, repo_path, repo_url, default_branch, settings, created_at FROM projects
+            "SELECT id, name, repo_path, repo_url, default_branch, settings, home_node, created_at FROM projects
              WHERE id = $1",
             key
         )
@@ -114,7 +114,7 @@ impl PostgresStore {
     ) -> Result<Option<Project>> {
         let row = sqlx::query_as!(
             ProjectRow,
-            "SELECT id, name, repo_path, repo_url, default_branch, settings, created_at FROM projects
+            "SELECT id, name, repo_path, repo_url, default_branch, settings, home_node, created_at FROM projects
              WHERE repo_path = $1 OR repo_url = $2 LIMIT 1",
             repo_path,
             repo_url
@@ -129,7 +129,7 @@ impl PostgresStore {
         let key = id.as_str();
         let row = sqlx::query_as!(
             ProjectRow,
-            "SELECT id, name, repo_path, repo_url, default_branch, settings, created_at FROM projects
+            "SELECT id, name, repo_path, repo_url, default_branch, settings, home_node, created_at FROM projects
              WHERE id = $1",
             key
         )
@@ -148,7 +148,7 @@ impl PostgresStore {
         let after = after.map_or("", ProjectId::as_str);
         let rows = sqlx::query_as!(
             ProjectRow,
-            "SELECT id, name, repo_path, repo_url, default_branch, settings, created_at FROM projects
+            "SELECT id, name, repo_path, repo_url, default_branch, settings, home_node, created_at FROM projects
              WHERE id > $1 AND ($2::text[] IS NULL OR id = ANY($2))
              ORDER BY id LIMIT $3",
             after,

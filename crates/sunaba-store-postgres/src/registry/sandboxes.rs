@@ -1,7 +1,8 @@
 //! Sandboxes: making, changing, listing.
 
 use async_trait::async_trait;
-use sunaba_store::{Error, NewSandbox, Result, SandboxChange, SandboxFilter};
+use sunaba_store::{NewSandbox, Result, SandboxChange, SandboxFilter};
+use sunaba_store_sql::draft::holder;
 use sunaba_types::{ProjectId, Sandbox, SandboxId, TaskId, Timestamp};
 
 use super::visible_list;
@@ -23,20 +24,7 @@ impl Command<Unit> for CreateSandbox {
     }
 
     async fn run(&self, unit: &mut Unit) -> Result<Sandbox, Fault> {
-        let planned = unit.draft.plan_sandbox(&self.0)?;
-        if let Some(project_id) = &planned.row.project_id {
-            let key = project_id.as_str();
-            let held = sqlx::query_scalar!("SELECT id FROM projects WHERE id = $1", key)
-                .fetch_optional(unit.sql())
-                .await?;
-            held.ok_or_else(|| Error::not_found("project", project_id))?;
-        }
-        let row = planned.row.clone();
-        unit.insert_sandbox(row.clone()).await?;
-        if let Some(touch) = unit.draft.task_claimed(planned) {
-            unit.touch_ticket(&touch).await?;
-        }
-        Ok(row)
+        unit.make_sandbox(&self.0).await
     }
 }
 
@@ -86,6 +74,7 @@ impl PostgresStore {
         let states: Option<Vec<String>> =
             (!filter.states.is_empty()).then(|| list(filter.states.iter().map(|state| state.as_str())));
         let visible = visible_list(filter.visible_projects.as_deref());
+        let (holder, or_nobody) = holder(filter.held_by.as_ref());
         let rows = sandbox_query!(
             "WHERE ($1::text[] IS NULL OR s.state = ANY($1))
                AND ($2::text IS NULL OR s.project_id = $2)
@@ -94,6 +83,7 @@ impl PostgresStore {
                AND ($5::text IS NULL
                     OR (s.created_at, s.id) < (SELECT b.created_at, b.id FROM sandboxes AS b WHERE b.id = $5))
                AND ($7::text IS NULL OR s.provider = $7)
+               AND ($8::text IS NULL OR s.node_id = $8 OR ($9 AND s.node_id IS NULL AND s.state = 'pending'))
              ORDER BY s.created_at DESC, s.id DESC LIMIT $6",
             states.as_deref(),
             filter.project_id.as_ref().map(ProjectId::as_str),
@@ -101,7 +91,9 @@ impl PostgresStore {
             filter.task_id.as_ref().map(TaskId::as_str),
             filter.before.as_ref().map(SandboxId::as_str),
             i64::from(filter.limit),
-            filter.provider.as_deref()
+            filter.provider.as_deref(),
+            holder,
+            or_nobody
         )
         .fetch_all(&self.readers)
         .in_time()

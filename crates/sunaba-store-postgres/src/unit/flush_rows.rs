@@ -1,7 +1,7 @@
 //! Writing the outline, open search calls and the rows of sandboxes, tasks and messages.
 
 use serde_json::json;
-use sunaba_types::{Sandbox, SandboxId, Task, Timestamp};
+use sunaba_types::{NodeId, Sandbox, SandboxId, Task, Timestamp};
 
 use super::Unit;
 use crate::rows::storable;
@@ -95,10 +95,11 @@ impl Unit {
         let terms = json!(row.terms).to_string();
         let reason = row.reason.as_deref().map(storable);
         let exit = row.exit.as_ref().map(|exit| json!(exit).to_string());
+        let node_id = row.node_id.as_ref().map(NodeId::as_str);
         sqlx::query!(
             "UPDATE sandboxes SET provider_ref = $2, state = $3, state_entered_at = $4, reason = $5,
                                   branch_name = $6, base_commit = $7, head_commit = $8, isolation = $9,
-                                  ended_at = $10, terms = $11, exit = $12
+                                  ended_at = $10, terms = $11, exit = $12, node_id = $13
              WHERE id = $1",
             id,
             row.provider_ref.as_deref(),
@@ -111,7 +112,8 @@ impl Unit {
             row.isolation.as_deref(),
             ended,
             terms,
-            exit
+            exit,
+            node_id
         )
         .execute(self.sql())
         .await?;

@@ -144,30 +144,3 @@ async fn a_user_that_may_not_make_tables_is_refused() {
     assert!(matches!(refused, OpenError::Migrate { .. }), "{refused:?}");
     assert!(refused.to_string().contains("must be able to make tables"), "{refused}");
 }
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_orchestrator_has_a_database_until_it_ends() {
-    let server = Postgres::start();
-    let (url, other) = (server.database(), server.database());
-    let (first, second) = (open(&url).await, open(&url).await);
-    let held = first.sole_orchestrator().await.unwrap();
-    let refused = second.sole_orchestrator().await;
-    assert!(matches!(refused, Err(OpenError::Taken { .. })), "{refused:?}");
-    open(&other).await.sole_orchestrator().await.expect("another database");
-
-    // A session that breaks is made again.
-    server.kill();
-    server.revive();
-    let taken_again = || async {
-        let mut connection = second_connection(&url).await;
-        let held: i64 = sqlx::query_scalar("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'")
-            .fetch_one(&mut connection)
-            .await
-            .unwrap();
-        held == 1
-    };
-    sunaba_testkit::eventually("the lock is held again", taken_again).await;
-    assert!(matches!(second.sole_orchestrator().await, Err(OpenError::Taken { .. })));
-    drop(held);
-    second.sole_orchestrator().await.expect("it is free");
-}

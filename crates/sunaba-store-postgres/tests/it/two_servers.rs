@@ -188,6 +188,7 @@ async fn reservations_on_both_never_pass_a_cap() {
             stores[n % 2].reserve_call(Reserve {
                 sandbox_id: sandboxes[n % 4].id.clone(),
                 attempt: 1,
+                node_id: None,
                 dialect: "anthropic".to_owned(),
                 model: "m".to_owned(),
                 least_micros: 100_000,

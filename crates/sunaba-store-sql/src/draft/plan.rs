@@ -26,6 +26,7 @@ pub fn external_sandbox(id: &SandboxId, now: Timestamp) -> Sandbox {
         attempt: 1,
         provider: EXTERNAL.to_owned(),
         provider_ref: None,
+        node_id: None,
         state: SandboxState::Running,
         state_entered_at: now,
         reason: None,
@@ -65,6 +66,7 @@ impl Draft {
             attempt: claimed.as_ref().map_or(1, |(task, _)| task.attempt),
             provider: new.provider.clone(),
             provider_ref: None,
+            node_id: None,
             // Nobody brings up what is somewhere else: it is there as soon as it is known.
             state: if new.provider == EXTERNAL { SandboxState::Running } else { SandboxState::Pending },
             state_entered_at: now,

@@ -16,6 +16,7 @@ impl Draft {
             repo_url: new.repo_url.clone(),
             default_branch: new.default_branch.clone(),
             settings: new.settings.clone(),
+            home_node: None,
             created_at: self.now,
         }
     }

@@ -7,6 +7,7 @@ mod call;
 mod event;
 mod feed;
 mod message;
+pub mod node;
 mod project;
 mod sandbox;
 mod secret;

@@ -1,6 +1,6 @@
 //! Projects.
 
-use sunaba_types::{Project, ProjectId};
+use sunaba_types::{NodeId, Project, ProjectId};
 
 use super::{Unreadable, readable, time};
 
@@ -13,6 +13,7 @@ pub struct ProjectRow {
     pub repo_url: Option<String>,
     pub default_branch: String,
     pub settings: String,
+    pub home_node: Option<String>,
     pub created_at: i64,
 }
 
@@ -29,6 +30,7 @@ impl TryFrom<ProjectRow> for Project {
             repo_url: row.repo_url,
             default_branch: row.default_branch,
             settings: readable(serde_json::from_str(&row.settings).ok(), TABLE, "settings", &key)?,
+            home_node: row.home_node.and_then(|id| NodeId::parse(id).ok()),
             created_at: time(row.created_at, TABLE, "created_at", &key)?,
         })
     }

@@ -1,6 +1,6 @@
 //! Sandboxes.
 
-use sunaba_types::{ProjectId, Resources, Sandbox, SandboxId, SandboxState, TaskId};
+use sunaba_types::{NodeId, ProjectId, Resources, Sandbox, SandboxId, SandboxState, TaskId};
 
 use super::{Unreadable, maybe_time, readable, time};
 
@@ -13,6 +13,7 @@ pub struct SandboxRow {
     pub attempt: i64,
     pub provider: String,
     pub provider_ref: Option<String>,
+    pub node_id: Option<String>,
     pub state: String,
     pub state_entered_at: i64,
     pub reason: Option<String>,
@@ -47,6 +48,7 @@ impl TryFrom<SandboxRow> for Sandbox {
             attempt: row.attempt,
             provider: row.provider,
             provider_ref: row.provider_ref,
+            node_id: row.node_id.and_then(|id| NodeId::parse(id).ok()),
             state: readable(SandboxState::parse(&row.state), TABLE, "state", &key)?,
             state_entered_at: time(row.state_entered_at, TABLE, "state_entered_at", &key)?,
             reason: row.reason,

@@ -23,7 +23,7 @@ impl Command<Unit> for EnsureProject {
         let new = &self.0;
         let held = sqlx::query_as!(
             ProjectRow,
-            "SELECT id, name, repo_path, repo_url, default_branch, settings, created_at FROM projects
+            "SELECT id, name, repo_path, repo_url, default_branch, settings, home_node, created_at FROM projects
              WHERE repo_path = ?1 OR repo_url = ?2 LIMIT 1",
             new.repo_path,
             new.repo_url
@@ -53,7 +53,7 @@ impl Command<Unit> for UpdateProject {
         let key = self.id.as_str();
         let held = sqlx::query_as!(
             ProjectRow,
-            "SELECT id, name, repo_path, repo_url, default_branch, settings, created_at FROM projects
+            "SELECT id, name, repo_path, repo_url, default_branch, settings, home_node, created_at FROM projects
              WHERE id = ?1",
             key
         )
@@ -103,7 +103,7 @@ impl SqliteStore {
     ) -> Result<Option<Project>> {
         let row = sqlx::query_as!(
             ProjectRow,
-            "SELECT id, name, repo_path, repo_url, default_branch, settings, created_at FROM projects
+            "SELECT id, name, repo_path, repo_url, default_branch, settings, home_node, created_at FROM projects
              WHERE repo_path = ?1 OR repo_url = ?2 LIMIT 1",
             repo_path,
             repo_url
@@ -118,7 +118,7 @@ impl SqliteStore {
         let key = id.as_str();
         let row = sqlx::query_as!(
             ProjectRow,
-            "SELECT id, name, repo_path, repo_url, default_branch, settings, created_at FROM projects
+            "SELECT id, name, repo_path, repo_url, default_branch, settings, home_node, created_at FROM projects
              WHERE id = ?1",
             key
         )
@@ -137,7 +137,7 @@ impl SqliteStore {
         let after = after.map_or("", ProjectId::as_str);
         let rows = sqlx::query_as!(
             ProjectRow,
-            "SELECT id, name, repo_path, repo_url, default_branch, settings, created_at FROM projects
+            "SELECT id, name, repo_path, repo_url, default_branch, settings, home_node, created_at FROM projects
              WHERE id > ?1 AND (?2 IS NULL OR id IN (SELECT value FROM json_each(?2)))
              ORDER BY id LIMIT ?3",
             after,

@@ -1,7 +1,8 @@
 //! Sandboxes: making, changing, listing.
 
 use async_trait::async_trait;
-use sunaba_store::{Error, NewSandbox, Result, SandboxChange, SandboxFilter};
+use sunaba_store::{NewSandbox, Result, SandboxChange, SandboxFilter};
+use sunaba_store_sql::draft::holder;
 use sunaba_types::{ProjectId, Sandbox, SandboxId, TaskId, Timestamp};
 
 use super::visible_list;
@@ -18,23 +19,7 @@ impl Command<Unit> for CreateSandbox {
     type Output = Sandbox;
 
     async fn run(&self, unit: &mut Unit) -> Result<Sandbox, Fault> {
-        if let Some(task_id) = &self.0.task_id {
-            unit.find_task(task_id).await?;
-        }
-        let planned = unit.draft.plan_sandbox(&self.0)?;
-        if let Some(project_id) = &planned.row.project_id {
-            let key = project_id.as_str();
-            let held = sqlx::query_scalar!("SELECT id FROM projects WHERE id = ?1", key)
-                .fetch_optional(unit.sql())
-                .await?;
-            held.ok_or_else(|| Error::not_found("project", project_id))?;
-        }
-        let row = planned.row.clone();
-        unit.insert_sandbox(row.clone()).await?;
-        if let Some(touch) = unit.draft.task_claimed(planned) {
-            unit.touch_ticket(&touch).await?;
-        }
-        Ok(row)
+        unit.make_sandbox(&self.0).await
     }
 }
 
@@ -81,6 +66,7 @@ impl SqliteStore {
         let task = filter.task_id.as_ref().map(TaskId::as_str);
         let before = filter.before.as_ref().map(SandboxId::as_str);
         let provider = filter.provider.as_deref();
+        let (holder, or_nobody) = holder(filter.held_by.as_ref());
         let rows = if states.is_some() && provider.is_some() {
             // What runs now is looked for often and is little among all that ever ran: found by its own index.
             sandbox_query!(
@@ -88,6 +74,7 @@ impl SqliteStore {
                    AND (?2 IS NULL OR s.project_id = ?2)
                    AND (?3 IS NULL OR s.project_id IN (SELECT value FROM json_each(?3)))
                    AND (?4 IS NULL OR s.task_id = ?4)
+                   AND (?8 IS NULL OR s.node_id = ?8 OR (?9 AND s.node_id IS NULL AND s.state = 'pending'))
                    AND (?5 IS NULL
                         OR (s.created_at, s.id) < (SELECT b.created_at, b.id FROM sandboxes AS b WHERE b.id = ?5))
                  ORDER BY s.created_at DESC, s.id DESC LIMIT ?6",
@@ -97,7 +84,9 @@ impl SqliteStore {
                 task,
                 before,
                 filter.limit,
-                provider
+                provider,
+                holder,
+                or_nobody
             )
             .fetch_all(&self.readers)
             .await
@@ -107,6 +96,7 @@ impl SqliteStore {
                    AND (?2 IS NULL OR s.project_id = ?2)
                    AND (?3 IS NULL OR s.project_id IN (SELECT value FROM json_each(?3)))
                    AND (?4 IS NULL OR s.task_id = ?4)
+                   AND (?8 IS NULL OR s.node_id = ?8 OR (?9 AND s.node_id IS NULL AND s.state = 'pending'))
                    AND (?5 IS NULL
                         OR (s.created_at, s.id) < (SELECT b.created_at, b.id FROM sandboxes AS b WHERE b.id = ?5))
                    AND (?7 IS NULL OR s.provider = ?7)
@@ -117,7 +107,9 @@ impl SqliteStore {
                 task,
                 before,
                 filter.limit,
-                provider
+                provider,
+                holder,
+                or_nobody
             )
             .fetch_all(&self.readers)
             .await

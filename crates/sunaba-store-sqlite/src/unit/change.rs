@@ -1,6 +1,7 @@
 //! What is written at once: new sandboxes, and what becomes of tickets.
 
 use serde_json::json;
+use sunaba_store::{Error, NewSandbox};
 use sunaba_store_sql::draft::TicketTouch;
 use sunaba_types::{Resources, Sandbox, TicketStatus};
 
@@ -8,6 +9,27 @@ use super::Unit;
 use crate::fault::Fault;
 
 impl Unit {
+    /// Makes a sandbox as it was asked for, and claims its task.
+    pub(crate) async fn make_sandbox(&mut self, new: &NewSandbox) -> Result<Sandbox, Fault> {
+        if let Some(task_id) = &new.task_id {
+            self.find_task(task_id).await?;
+        }
+        let planned = self.draft.plan_sandbox(new)?;
+        if let Some(project_id) = &planned.row.project_id {
+            let key = project_id.as_str();
+            let held = sqlx::query_scalar!("SELECT id FROM projects WHERE id = ?1", key)
+                .fetch_optional(self.sql())
+                .await?;
+            held.ok_or_else(|| Error::not_found("project", project_id))?;
+        }
+        let row = planned.row.clone();
+        self.insert_sandbox(row.clone()).await?;
+        if let Some(touch) = self.draft.task_claimed(planned) {
+            self.touch_ticket(&touch).await?;
+        }
+        Ok(row)
+    }
+
     /// Stores a new sandbox and says so.
     pub(crate) async fn insert_sandbox(&mut self, row: Sandbox) -> Result<(), Fault> {
         let (id, state) = (row.id.as_str(), row.state.as_str());

@@ -5,7 +5,7 @@
 
 use sunaba_store_sql::draft::ChangedLog;
 use sunaba_types::chain::hex;
-use sunaba_types::{Sandbox, SandboxId, Task, Timestamp};
+use sunaba_types::{NodeId, Sandbox, SandboxId, Task, Timestamp};
 
 use super::ingest::json;
 use super::{Unit, bulk};
@@ -139,10 +139,11 @@ impl Unit {
         let ended = row.ended_at.map(Timestamp::as_microsecond);
         let terms = json(&row.terms);
         let exit = row.exit.as_ref().map(json);
+        let node_id = row.node_id.as_ref().map(NodeId::as_str);
         sqlx::query!(
             "UPDATE sandboxes SET provider_ref = ?2, state = ?3, state_entered_at = ?4, reason = ?5,
                                   branch_name = ?6, base_commit = ?7, head_commit = ?8, isolation = ?9,
-                                  ended_at = ?10, terms = ?11, exit = ?12
+                                  ended_at = ?10, terms = ?11, exit = ?12, node_id = ?13
              WHERE id = ?1",
             id,
             row.provider_ref,
@@ -155,7 +156,8 @@ impl Unit {
             row.isolation,
             ended,
             terms,
-            exit
+            exit,
+            node_id
         )
         .execute(self.sql())
         .await?;

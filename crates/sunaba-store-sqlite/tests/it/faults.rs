@@ -115,6 +115,7 @@ async fn costs_stay_true_when_work_beside_them_is_undone() {
         let reserve = Reserve {
             sandbox_id: id.clone(),
             attempt: 1,
+            node_id: None,
             dialect: "anthropic".to_owned(),
             model: "m".to_owned(),
             least_micros: 1,

@@ -16,6 +16,7 @@ pub mod fencing;
 pub mod keeping;
 pub mod log;
 pub mod messages;
+pub mod nodes;
 pub mod pages;
 pub mod random;
 pub mod registry;
@@ -68,6 +69,10 @@ macro_rules! conformance {
                 lists_open_calls, sums_calls, never_passes_a_cap_together;
             secrets:
                 keeps_sealed_secrets, bounds_secrets;
+            nodes:
+                knows_nodes, lets_one_process_be_a_node, claims_a_sandbox_once, claims_only_what_waits,
+                lists_what_a_node_holds, gives_up_only_the_silent, replaces_what_was_lost,
+                replaces_no_more_than_allowed, keeps_one_home;
             fencing:
                 refuses_a_superseded_worker, refuses_a_worker_long_after_the_end;
             keeping:

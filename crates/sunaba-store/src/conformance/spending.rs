@@ -1,7 +1,7 @@
 //! What model calls cost, under caps.
 
 use sunaba_engine::SandboxTrigger;
-use sunaba_types::{CallId, Clock as _, ProjectSettings, Sandbox, SandboxId, Task, Terms};
+use sunaba_types::{CallId, Clock as _, NodeId, ProjectSettings, Sandbox, SandboxId, Task, Terms};
 
 use super::world::{World, new_sandbox, numbered};
 use crate::{
@@ -12,6 +12,7 @@ fn call(sandbox: &Sandbox, least_micros: i64, most_micros: i64) -> Reserve {
     Reserve {
         sandbox_id: sandbox.id.clone(),
         attempt: sandbox.attempt,
+        node_id: None,
         dialect: "anthropic".to_owned(),
         model: "large".to_owned(),
         least_micros,
@@ -140,7 +141,7 @@ pub async fn refuses_spending_without_standing(world: World) {
     let unknown = Reserve { sandbox_id: SandboxId::generate(), ..call(&first, 1, 2) };
     let unknown = world.store.reserve_call(unknown).await;
     assert!(matches!(unknown, Err(Error::NotFound { what: "sandbox", .. })), "{unknown:?}");
-    assert_eq!(world.store.open_calls().await.expect("up"), vec![]);
+    assert_eq!(world.store.open_calls(None).await.expect("up"), vec![]);
     assert_eq!(spent(&world, Spender::Task(task.id)).await, (0, 0));
 }
 
@@ -181,9 +182,16 @@ pub async fn lists_open_calls(world: World) {
         created_at,
     };
     let both = vec![open(&first, made), open(&second, world.clock.now())];
-    assert_eq!(world.store.open_calls().await.expect("up"), both);
+    assert_eq!(world.store.open_calls(None).await.expect("up"), both);
+    let node = NodeId::generate();
+    let elsewhere = Reserve { node_id: Some(node.clone()), ..call(&sandbox, 1, 1_000) };
+    let elsewhere = world.store.reserve_call(elsewhere).await.expect("room");
+    let of_node = world.store.open_calls(Some(&node)).await.expect("up");
+    assert_eq!(of_node.into_iter().map(|call| call.id).collect::<Vec<_>>(), vec![elsewhere.id.clone()]);
+    assert_eq!(world.store.open_calls(Some(&NodeId::generate())).await.expect("up"), vec![]);
+    settle(&world, &elsewhere, 1_000).await;
     settle(&world, &first, 1_000).await;
-    assert_eq!(world.store.open_calls().await.expect("up"), both[1..]);
+    assert_eq!(world.store.open_calls(None).await.expect("up"), both[1..]);
 }
 
 /// Sandbox, task and project each have their own sum, of tokens too.

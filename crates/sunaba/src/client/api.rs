@@ -81,6 +81,16 @@ impl Client {
         self.get("/api/v1/system/isolation").await
     }
 
+    /// The nodes, and how far behind anything is.
+    pub(crate) async fn status(&self) -> Outcome<Value> {
+        self.get("/api/v1/system/status").await
+    }
+
+    /// Gives up a node that will not come back.
+    pub(crate) async fn give_up_node(&self, id: &str) -> Outcome<Value> {
+        self.post(&format!("/api/v1/system/nodes/{}/lost", segment(id)), &json!({})).await
+    }
+
     /// What a sandbox used.
     pub(crate) async fn usage(&self, id: &str) -> Outcome<Value> {
         self.get(&format!("/api/v1/sandboxes/{}/usage", segment(id))).await

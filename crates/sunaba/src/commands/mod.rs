@@ -13,6 +13,7 @@ pub(crate) mod run;
 pub(crate) mod send;
 pub(crate) mod show;
 pub(crate) mod shutdown;
+pub(crate) mod status;
 pub(crate) mod stop;
 pub(crate) mod summary;
 pub(crate) mod token;

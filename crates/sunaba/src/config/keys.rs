@@ -99,7 +99,7 @@ pub(crate) const KEYS: &[Key] = &[
         env: &["REDIS_URL"],
         flag: Some("redis-url"),
         shown: Shown::WithoutPassword,
-        help: "`redis://HOST:PORT` or `rediss://…`, for hints between servers that share a database. Checked and kept, but not used by this version.",
+        help: "`redis://HOST:PORT` or `rediss://…`, for programs outside, which find every event on the channel `events.NAME`, and for wake-ups between servers that share a database. A Redis that is away costs a moment and nothing else.",
         apply: |config, text| set(&mut config.redis_url, redis(text).map(Some)),
         ..PLAIN
     },
@@ -108,7 +108,7 @@ pub(crate) const KEYS: &[Key] = &[
         env: &["SUNABA_ROLES"],
         flag: Some("roles"),
         default: Some("api,orchestrator"),
-        help: "What this process does, with a comma between: `api` answers people and programs (without it they get 503 `role_not_here`; sandboxes and health are always answered), `orchestrator` starts sandboxes and looks after them. Only one server of a database may have the role `orchestrator` for now.",
+        help: "What this process does, with a comma between: `api` answers people and programs (without it they get 503 `role_not_here`; sandboxes and health are always answered), `orchestrator` starts sandboxes and looks after them.",
         apply: |config, text| set(&mut config.roles, roles(text)),
         ..PLAIN
     },
@@ -397,6 +397,14 @@ pub(crate) const KEYS: &[Key] = &[
         default: Some("200"),
         help: "Most sandboxes that may live on this machine at once.",
         apply: |config, text| set(&mut config.orchestrator.max_sandboxes, whole(text, 1, 100_000)),
+        ..PLAIN
+    },
+    Key {
+        name: "orchestrator.node_lost_minutes",
+        env: &["NODE_LOST_MINUTES"],
+        default: Some("15"),
+        help: "Another server of the same database that was silent for so long is given up: its sandboxes fail and their tasks are tried again elsewhere. One that was stopped in order is waited for an hour at least.",
+        apply: |config, text| set(&mut config.orchestrator.node_lost_minutes, whole(text, 2, 10_000)),
         ..PLAIN
     },
     Key {

@@ -144,6 +144,8 @@ pub(crate) struct OrchestratorConfig {
     pub(crate) max_turns: u32,
     /// Seconds between a worker's heartbeats.
     pub(crate) heartbeat_seconds: u32,
+    /// After how many minutes of silence another server is given up.
+    pub(crate) node_lost_minutes: u32,
 }
 
 /// The whole configuration.
@@ -229,6 +231,7 @@ impl Config {
                 disk_free_gb: 0.0,
                 max_turns: 0,
                 heartbeat_seconds: 0,
+                node_lost_minutes: 0,
             },
         }
     }

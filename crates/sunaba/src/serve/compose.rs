@@ -3,25 +3,27 @@
 //! Each part gets its own piece of the configuration, never the whole tree.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use sunaba_gateway::GatewayState;
-use sunaba_git::ProjectLocks;
-use sunaba_orchestrator::{Orchestrator, Shelf};
+use sunaba_nodes::{Heart, Nodes, Taken};
+use sunaba_orchestrator::{Home, Orchestrator, Shelf};
 use sunaba_sandbox::Provider;
 use sunaba_secrets::Secrets;
-use sunaba_server::{AppState, BlobFiles, Doors, RoomLimits, ServerConfig};
+use sunaba_server::{AppState, BlobFiles, Doors, ProviderReports, RoomLimits, ServerConfig};
 use sunaba_store::Store;
-use sunaba_store_postgres::SoleOrchestrator;
 use sunaba_types::{Clock, Egress, SystemClock};
 use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::gateway;
+use super::elsewhere::AnyNode;
+use super::node::{self, Duties};
 use super::providers::{self, ProviderUsage, Providers, Reports};
 use super::sources::{MirrorDiffs, ProviderLogs, ServerDoors};
-use super::store::{self, Opened};
+use super::{gateway, store};
 use crate::client::TOKEN_FILE;
 use crate::config::{AuthMode, Config};
 use crate::failure::{Failure, Outcome};
@@ -29,24 +31,108 @@ use crate::failure::{Failure, Outcome};
 /// Everything that runs.
 pub(super) struct Parts {
     store: Arc<dyn Store>,
-    sole: Option<SoleOrchestrator>,
     state: AppState,
     serving: BoxFuture<'static, std::io::Result<()>>,
     doors: Doors,
     gateway: GatewayState,
     orchestrator: Option<Orchestrator>,
     providers: Providers,
+    heart: Heart,
+    bus: Option<sunaba_bus::Service>,
 }
 
 /// The parts at work.
 pub(super) struct Running {
     store: Arc<dyn Store>,
-    sole: Option<SoleOrchestrator>,
     state: AppState,
     doors: Doors,
     gateway: GatewayState,
     tasks: TaskTracker,
     providers: Providers,
+    heart: JoinHandle<Result<(), Taken>>,
+}
+
+/// What the parts stand on.
+pub(super) struct Basis<'a> {
+    pub(super) config: &'a Config,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) secrets: Secrets,
+    pub(super) nodes: Nodes,
+    pub(super) blobs: BlobFiles,
+    pub(super) home: Home,
+    providers: Providers,
+}
+
+impl<'a> Basis<'a> {
+    /// Opens the store and brings it up to date, and what is kept beside it.
+    async fn open(config: &'a Config) -> Outcome<Self> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let store = store::open(config, &clock).await?;
+        sunaba_server::auth::ensure_admin_token(&*store, &config.data_dir.join(TOKEN_FILE))
+            .await
+            .map_err(|error| Failure::Other(error.into()))?;
+        let key = gateway::key(config)?;
+        let secrets = gateway::secrets(&key, &store).await?;
+        let nodes = node::nodes(config, &store, &key)?;
+        let git_root = config.data_dir.join("git");
+        std::fs::create_dir_all(&git_root)?;
+        let home = Home {
+            store: Arc::clone(&store),
+            git_root,
+            git_locks: Arc::default(),
+            secrets: Some(secrets.clone()),
+            git_patience: sunaba_orchestrator::Settings::new(config.data_dir.clone()).git_patience,
+        };
+        let blobs = BlobFiles::new(config.data_dir.join("blobs")).with_nodes(nodes.clone());
+        Ok(Self { config, clock, store, secrets, nodes, blobs, home, providers: providers::compose(config)? })
+    }
+
+    /// What the server is made of.
+    fn server(&self, stop: &CancellationToken) -> sunaba_server::Parts {
+        let (config, nodes, providers) = (self.config, &self.nodes, &self.providers);
+        let mut parts = sunaba_server::Parts::new(
+            Arc::clone(&self.store),
+            Arc::clone(&self.clock),
+            self.blobs.clone(),
+            server_config(config, providers),
+            stop.clone(),
+        );
+        let mirrors = MirrorDiffs { git_root: self.home.git_root.clone() };
+        parts.diffs = Some(Arc::new(AnyNode { nodes: nodes.clone(), here: mirrors }));
+        let output = ProviderLogs { providers: providers.clone() };
+        parts.logs = Some(Arc::new(AnyNode { nodes: nodes.clone(), here: output }));
+        let usage = ProviderUsage(providers.clone());
+        parts.usage = Some(Arc::new(AnyNode { nodes: nodes.clone(), here: usage }));
+        // What this host can do says nothing about sandboxes that only others start.
+        parts.providers = config.roles.orchestrator.then(|| -> Arc<dyn ProviderReports> {
+            Arc::new(Reports {
+                providers: providers.clone(),
+                data_dir: config.data_dir.clone(),
+                docker_is_remote: config.docker.remote,
+            })
+        });
+        parts.secrets = Some(self.secrets.clone());
+        parts.nodes = Some(nodes.clone());
+        parts.home = Some(Arc::new(Duties(self.home.clone())));
+        parts.metrics = Some(sunaba_server::telemetry::install());
+        parts
+    }
+
+    fn orchestrator(&self, ways: &ServerDoors) -> Orchestrator {
+        let settings = orchestrator_settings(self.config);
+        Orchestrator::new(sunaba_orchestrator::Parts {
+            store: Arc::clone(&self.store),
+            providers: self.providers.clone(),
+            doors: Arc::new(ways.clone()),
+            clock: Arc::clone(&self.clock),
+            mint_token: sunaba_server::auth::mint_sandbox,
+            shelf: Shelf::new(settings.layers_root.clone()),
+            settings,
+            nodes: self.nodes.clone(),
+            home: self.home.clone(),
+        })
+    }
 }
 
 impl Parts {
@@ -56,62 +142,37 @@ impl Parts {
         listener: TcpListener,
         stop: &CancellationToken,
     ) -> Outcome<Self> {
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let Opened { store, sole } = store::open(config, &clock).await?;
-        // Redis joins here: its hints would wake this store's readers.
-        if config.redis_url.is_some() {
-            tracing::warn!(
-                "redis_url is set, but this version does not use Redis; all goes through the database"
-            );
+        let basis = Basis::open(config).await?;
+        let address = config.node_address.clone();
+        let address = address.unwrap_or(format!("http://{}", super::reachable(listener.local_addr()?)));
+        // Before anything of an earlier process is looked at: it is this node's now.
+        let heart = node::enter(&basis, address, &basis.providers).await?;
+        let gateway = gateway::gateway(&basis).await?;
+        let mut server = basis.server(stop);
+        let mut bus = None;
+        if let Some(url) = &config.redis_url {
+            let (service, fares) = super::bus::bus(url, &basis.store)?;
+            server.bus = Some(Arc::new(fares));
+            bus = Some(service);
         }
-        sunaba_server::auth::ensure_admin_token(&*store, &config.data_dir.join(TOKEN_FILE))
-            .await
-            .map_err(|error| Failure::Other(error.into()))?;
-
-        let secrets = gateway::secrets(config, &store).await?;
-        let git_root = config.data_dir.join("git");
-        std::fs::create_dir_all(&git_root)?;
-        let blobs = BlobFiles::new(config.data_dir.join("blobs"));
-        let locks = Arc::new(ProjectLocks::default());
-        let providers = providers::compose(config)?;
-        let gateway =
-            gateway::gateway(config, &store, &clock, &blobs, &locks, &secrets, git_root.clone()).await?;
-
-        let mut parts = sunaba_server::Parts::new(
-            Arc::clone(&store),
-            Arc::clone(&clock),
-            blobs,
-            server_config(config, &providers),
-            stop.clone(),
-        );
-        parts.diffs = Some(Arc::new(MirrorDiffs { git_root }));
-        parts.logs = Some(Arc::new(ProviderLogs { providers: providers.clone() }));
-        parts.usage = Some(Arc::new(ProviderUsage(providers.clone())));
-        parts.providers = Some(Arc::new(Reports {
-            providers: providers.clone(),
-            data_dir: config.data_dir.clone(),
-            docker_is_remote: config.docker.remote,
-        }));
-        parts.secrets = Some(secrets.clone());
-        parts.metrics = Some(sunaba_server::telemetry::install());
-        let state = AppState::new(parts);
-        let gateway_routes = sunaba_gateway::router(gateway.clone());
-        let router = sunaba_server::app(state.clone(), Some(gateway_routes));
-        let doors = Doors::new(router.clone(), stop.clone()).with_egress(gateway::egress(config, &store)?);
+        let state = AppState::new(server);
+        let router = sunaba_server::app(state.clone(), Some((&gateway).into()));
+        let egress = gateway::egress(config, &basis.store)?;
+        let doors = Doors::new(router.clone(), stop.clone()).with_egress(egress);
         state.tunnels.lead_to(doors.clone());
         let ways = ServerDoors { doors: doors.clone(), tunnels: state.tunnels.clone() };
-
         let orchestrator = config.roles.orchestrator.then(|| {
-            say_isolation(&providers);
-            orchestrator(config, &store, clock, &ways, locks, providers.clone(), secrets)
+            say_isolation(&basis.providers);
+            basis.orchestrator(&ways)
         });
         let serving = Box::pin(sunaba_server::serve(listener, router, stop.clone()));
-        Ok(Self { store, sole, state, serving, doors, gateway, orchestrator, providers })
+        let Basis { store, providers, .. } = basis;
+        Ok(Self { store, state, serving, doors, gateway, orchestrator, providers, heart, bus })
     }
 
     /// Sets the parts to work.
     pub(super) fn start(self, stop: &CancellationToken) -> Running {
-        let Self { store, sole, state, serving, doors, gateway, orchestrator, providers } = self;
+        let Self { store, state, serving, doors, gateway, orchestrator, providers, heart, bus } = self;
         let tasks = TaskTracker::new();
         state.spawn_background();
         tasks.spawn(async move {
@@ -122,12 +183,25 @@ impl Parts {
         if let Some(orchestrator) = orchestrator {
             tasks.spawn(orchestrator.run(stop.clone()));
         }
+        if let Some(bus) = bus {
+            tasks.spawn(bus.run(stop.clone()));
+        }
+        let heart = tasks.spawn(heart.run(stop.clone()));
         tasks.close();
-        Running { store, sole, state, doors, gateway, tasks, providers }
+        Running { store, state, doors, gateway, tasks, providers, heart }
     }
 }
 
 impl Running {
+    /// Waits until this process may not go on: another one has taken its place as a node.
+    pub(super) async fn overtaken(&mut self) -> Taken {
+        match (&mut self.heart).await {
+            Ok(Err(taken)) => taken,
+            // It ends by itself only when everything is told to stop.
+            _ => std::future::pending().await,
+        }
+    }
+
     /// Waits until everything has stopped, after the stop token was cancelled. The store is closed before the
     /// providers take back what no sandbox needs: that may take a moment.
     pub(super) async fn stopped(self) {
@@ -135,7 +209,6 @@ impl Running {
         self.doors.drained().await;
         self.gateway.drain().await;
         self.state.drained().await;
-        drop(self.sole);
         self.store.close().await;
         for (name, provider) in &self.providers {
             if let Err(error) = provider.close().await {
@@ -168,29 +241,6 @@ fn server_config(config: &Config, providers: &Providers) -> ServerConfig {
     }
 }
 
-fn orchestrator(
-    config: &Config,
-    store: &Arc<dyn Store>,
-    clock: Arc<dyn Clock>,
-    ways: &ServerDoors,
-    git_locks: Arc<ProjectLocks>,
-    providers: Providers,
-    secrets: Secrets,
-) -> Orchestrator {
-    let settings = orchestrator_settings(config);
-    Orchestrator::new(sunaba_orchestrator::Parts {
-        store: Arc::clone(store),
-        providers,
-        doors: Arc::new(ways.clone()),
-        clock,
-        mint_token: sunaba_server::auth::mint_sandbox,
-        shelf: Shelf::new(settings.layers_root.clone()),
-        settings,
-        git_locks,
-        secrets: Some(secrets),
-    })
-}
-
 /// The free disk below which nothing more is kept.
 #[expect(
     clippy::cast_possible_truncation,
@@ -213,6 +263,7 @@ fn orchestrator_settings(config: &Config) -> sunaba_orchestrator::Settings {
         max_sandboxes: usize::try_from(set.max_sandboxes).unwrap_or(usize::MAX),
         heartbeat_seconds: u64::from(set.heartbeat_seconds),
         max_turns: set.max_turns,
+        node_lost_after: Duration::from_secs(u64::from(set.node_lost_minutes) * 60),
         ..sunaba_orchestrator::Settings::new(config.data_dir.clone())
     }
 }

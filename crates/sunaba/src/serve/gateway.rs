@@ -1,16 +1,16 @@
 //! What the gateway is given: models and their prices, secrets, the way out.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use sunaba_gateway::{Egress, EgressSettings, GatewayConfig, GatewayState, PriceTable, Upstream};
-use sunaba_git::ProjectLocks;
 use sunaba_secrets::{SecretKey, Secrets, Vault};
-use sunaba_server::{BlobFiles, BoxedStream, StreamHandler};
+use sunaba_server::{BoxedStream, StreamHandler};
 use sunaba_store::Store;
-use sunaba_types::{Clock, SandboxId};
+use sunaba_types::SandboxId;
 
+use super::compose::Basis;
 use super::sources::BlobScripts;
 use crate::config::{Config, ModelConfig};
 use crate::failure::{Failure, Outcome};
@@ -20,46 +20,38 @@ const PRICES_MAX_BYTES: u64 = 4 * 1024 * 1024;
 /// The key's file in the data directory.
 const KEY_FILE: &str = "secret.key";
 
-/// Opens the secrets; a key that is not the one the store was first used with stops the start.
-pub(super) async fn secrets(config: &Config, store: &Arc<dyn Store>) -> Outcome<Secrets> {
+/// The key of this server, and of all others on the same database.
+pub(super) fn key(config: &Config) -> Outcome<SecretKey> {
     let key = match (&config.secrets.key, &config.secrets.key_file) {
         (Some(text), _) => SecretKey::parse(text, "SUNABA_SECRET_KEY"),
         (None, Some(path)) => SecretKey::read(path),
         (None, None) => SecretKey::read_or_make(&config.data_dir.join(KEY_FILE)),
     };
-    let key = key.map_err(|error| Failure::other(error.to_string()))?;
-    Secrets::open(Arc::clone(store), Vault::new(&key))
-        .await
-        .map_err(|error| Failure::other(error.to_string()))
+    key.map_err(|error| Failure::other(error.to_string()))
+}
+
+/// Opens the secrets; a key that is not the one the store was first used with stops the start.
+pub(super) async fn secrets(key: &SecretKey, store: &Arc<dyn Store>) -> Outcome<Secrets> {
+    Secrets::open(Arc::clone(store), Vault::new(key)).await.map_err(|error| Failure::other(error.to_string()))
 }
 
 /// Makes the gateway and settles what an earlier server left open.
-pub(super) async fn gateway(
-    config: &Config,
-    store: &Arc<dyn Store>,
-    clock: &Arc<dyn Clock>,
-    blobs: &BlobFiles,
-    locks: &Arc<ProjectLocks>,
-    secrets: &Secrets,
-    git_root: PathBuf,
-) -> Outcome<GatewayState> {
-    let scripts = Arc::new(BlobScripts(blobs.clone()));
-    let mut made = GatewayConfig::new(Arc::clone(store), git_root, Arc::clone(locks), scripts);
+pub(super) async fn gateway(basis: &Basis<'_>) -> Outcome<GatewayState> {
+    let Basis { config, store, clock, home, .. } = basis;
+    let scripts = Arc::new(BlobScripts(basis.blobs.clone()));
+    let (git_root, locks) = (home.git_root.clone(), Arc::clone(&home.git_locks));
+    let mut made = GatewayConfig::new(Arc::clone(store), git_root, locks, scripts);
     made.anthropic = upstream(&config.anthropic);
     made.openai = upstream(&config.openai);
-    made.secrets = Some(secrets.clone());
+    made.secrets = Some(basis.secrets.clone());
+    made.nodes = Some(basis.nodes.clone());
     made.clock = Arc::clone(clock);
     made.push_room.disk_free_bytes = super::compose::disk_free_bytes(config);
     if let Some(path) = &config.prices {
         made.prices = prices(path)?;
     }
     let state = GatewayState::new(made).map_err(|error| Failure::Other(error.into()))?;
-    // Calls are made by sandboxes, and theirs are looked after by the one server with this role: what another
-    // server finds open is under way there.
-    let settled = match config.roles.orchestrator {
-        true => state.recover(clock.now()).await.map_err(|error| Failure::Other(error.into()))?,
-        false => 0,
-    };
+    let settled = state.recover(clock.now()).await.map_err(|error| Failure::Other(error.into()))?;
     if settled > 0 {
         tracing::warn!(
             calls = settled,

@@ -6,10 +6,13 @@
 //! [`DRAIN_WITHIN`], or at a second signal, what is left is dropped. Sandboxes live on.
 
 mod announce;
+mod bus;
 mod compose;
+mod elsewhere;
 mod gateway;
 mod lock;
 mod logging;
+mod node;
 pub(crate) mod providers;
 mod sources;
 mod store;
@@ -56,7 +59,7 @@ pub(crate) async fn run(outside: &Outside, json: bool) -> Outcome {
 
     let stop = CancellationToken::new();
     let parts = Parts::build(&config, listener, &stop).await?;
-    let running = parts.start(&stop);
+    let mut running = parts.start(&stop);
 
     let announcement =
         Announcement { url: format!("http://{}", reachable(address)), pid: std::process::id() };
@@ -64,8 +67,16 @@ pub(crate) async fn run(outside: &Outside, json: bool) -> Outcome {
     let announced = Announced::write(&config.data_dir, &announcement)?;
     say_hello(&config, &announcement, json);
 
-    let name = signals.next().await;
-    tracing::info!(signal = name, "stopping");
+    let overtaken = tokio::select! {
+        name = signals.next() => {
+            tracing::info!(signal = name, "stopping");
+            None
+        }
+        taken = running.overtaken() => {
+            tracing::error!(%taken, "stopping");
+            Some(taken)
+        }
+    };
     drop(announced);
     stop.cancel();
     tokio::select! {
@@ -76,7 +87,10 @@ pub(crate) async fn run(outside: &Outside, json: bool) -> Outcome {
         _ = signals.next() => tracing::warn!("stopped at once by a second signal"),
     }
     drop(lock);
-    Ok(ExitCode::SUCCESS)
+    match overtaken {
+        None => Ok(ExitCode::SUCCESS),
+        Some(taken) => Err(Failure::Other(taken.into())),
+    }
 }
 
 fn make_private_dir(dir: &Path) -> Outcome<()> {

@@ -26,3 +26,4 @@ mod serve;
 mod setup;
 mod support;
 mod tokens;
+mod two_nodes;

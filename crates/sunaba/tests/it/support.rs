@@ -40,16 +40,13 @@ impl Server {
 
     /// Starts one with this command, which says `--json`, and waits for its first line.
     pub(crate) fn of(mut command: Command, data: tempfile::TempDir) -> Self {
-        let log = std::fs::File::create(data.path().join("test.log")).unwrap();
-        let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let announced: Value = serde_json::from_str(&line).unwrap_or_else(|error| {
-            let log = std::fs::read_to_string(data.path().join("test.log")).unwrap();
-            panic!("the server did not start: {error}\n{line}{log}")
-        });
-        let url = announced["url"].as_str().unwrap().to_owned();
+        let (child, url) = started(&mut command, data.path());
         Self { child, data, url }
+    }
+
+    /// Starts one again in its data directory, after its end, with this command.
+    pub(crate) fn restart(&mut self, command: &mut Command) {
+        (self.child, self.url) = started(command, self.data.path());
     }
 
     /// Runs a client command to its end.
@@ -93,6 +90,19 @@ impl Server {
         assert!(answer.status().is_success(), "{path}: {}", answer.status());
         answer.json().await.unwrap()
     }
+}
+
+/// Starts a server and waits for its first line; gives its address.
+fn started(command: &mut Command, data: &Path) -> (Child, String) {
+    let log = std::fs::File::options().create(true).append(true).open(data.join("test.log")).unwrap();
+    let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let announced: Value = serde_json::from_str(&line).unwrap_or_else(|error| {
+        let log = std::fs::read_to_string(data.join("test.log")).unwrap();
+        panic!("the server did not start: {error}\n{line}{log}")
+    });
+    (child, announced["url"].as_str().unwrap().to_owned())
 }
 
 impl Drop for Server {

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use axum::extract::State;
+use http::StatusCode;
 use serde::Deserialize;
+use sunaba_nodes::Where;
 use sunaba_store::NewProject;
 use sunaba_types::{Project, ProjectSettings};
 use utoipa::ToSchema;
@@ -59,7 +61,24 @@ pub(crate) async fn create(
     settings::check_places(&state, &identity, &ProjectSettings::default(), &wanted.settings).await?;
     let project = complete(wanted).await?;
     let project = state.store().ensure_project(project).await?;
+    settle(&state, &project).await?;
     ok(&ProjectView::of(&state, project).await?)
+}
+
+/// A repository on a disk has its home where that disk is. The same path elsewhere is another repository.
+async fn settle(state: &AppState, project: &Project) -> Result<(), ApiError> {
+    let (Some(nodes), Some(path)) = (&state.parts.nodes, &project.repo_path) else { return Ok(()) };
+    match nodes.home_of(&project.id).await? {
+        Where::Here => Ok(()),
+        Where::There(node) => Err(ApiError::new(
+            StatusCode::CONFLICT,
+            "repository_elsewhere",
+            format!(
+                "the path {path} is known as a repository on the machine of the node {node}; ask the server there, \
+                 or give a repo_url that every node can reach"
+            ),
+        )),
+    }
 }
 
 /// The project that is there already, if the caller may know of it. The disk is not asked.

@@ -28,7 +28,7 @@ fn absent(detail: &str) -> ApiError {
 }
 
 /// Why a source gave nothing, as an error.
-pub(super) fn unreadable(error: SourceError) -> ApiError {
+pub(crate) fn unreadable(error: SourceError) -> ApiError {
     match error {
         SourceError::Absent(why) => absent(&why),
         SourceError::Failed(cause) => {

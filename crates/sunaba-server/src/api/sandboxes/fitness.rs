@@ -19,6 +19,12 @@ pub(super) struct Wanted<'a> {
 pub(super) async fn check(state: &AppState, wanted: &Wanted<'_>) -> Result<Resources, ApiError> {
     let known = &state.config().providers;
     if !known.iter().any(|name| name == wanted.provider) {
+        if let Some(nodes) = &state.parts.nodes
+            && nodes.others_have(wanted.provider).await?
+        {
+            // The node that takes it up looks whether it can.
+            return Ok(wanted.resources.over(state.config().default_resources));
+        }
         return Err(ApiError::field("provider", format!("must be one of {}", known.join(", "))));
     }
     let default = state.config().default_resources;

@@ -36,6 +36,7 @@ pub(crate) async fn list(
         project_id: params.parsed("project_id", ProjectId::parse),
         visible_projects: identity.visible_projects(),
         provider: None,
+        held_by: None,
         task_id: params.parsed("task_id", TaskId::parse),
         before: params.parsed("before", SandboxId::parse),
         limit,

@@ -1,3 +1,5 @@
 //! The host and what it can do.
 
 pub(crate) mod isolation;
+pub(crate) mod lost;
+pub(crate) mod status;

@@ -52,6 +52,8 @@ pub(crate) struct ProjectView {
     settings: serde_json::Value,
     /// The names of its secrets; their values are never shown.
     secrets: Vec<String>,
+    /// The node that has its mirror; none before its first sandbox.
+    home_node: Option<String>,
     created_at: Timestamp,
 }
 
@@ -67,6 +69,7 @@ impl ProjectView {
             default_branch: p.default_branch,
             settings: serde_json::to_value(p.settings).unwrap_or_default(),
             secrets: secrets.into_iter().map(|secret| secret.name).collect(),
+            home_node: p.home_node.map(Into::into),
             created_at: p.created_at,
         })
     }

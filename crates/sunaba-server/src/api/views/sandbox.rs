@@ -100,6 +100,8 @@ pub(crate) struct SandboxView {
     attempt: i64,
     provider: String,
     provider_ref: Option<String>,
+    /// The node that holds it; none while it waits to be taken up.
+    node_id: Option<String>,
     #[schema(example = "running")]
     state: &'static str,
     state_entered_at: Timestamp,
@@ -133,6 +135,7 @@ impl From<Sandbox> for SandboxView {
             attempt: s.attempt,
             provider: s.provider,
             provider_ref: s.provider_ref,
+            node_id: s.node_id.map(Into::into),
             state: s.state.as_str(),
             state_entered_at: s.state_entered_at,
             reason: s.reason,

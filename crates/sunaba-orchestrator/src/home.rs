@@ -1,0 +1,177 @@
+//! What a node does for the projects whose mirrors it has, whichever node's sandboxes need it.
+//!
+//! Everything that changes a mirror happens at its home, under the project's lock: branches are made here
+//! and results are published from here. Other nodes ask for it over the network and keep replicas to read.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sunaba_git::{Credential, Mirror, ProjectLocks, publish_branch};
+use sunaba_nodes::wire::{Ground, Published};
+use sunaba_secrets::Secrets;
+use sunaba_store::Store;
+use sunaba_types::{Outcome, Project, ProjectId, Sandbox, SandboxId, Ticket, TicketId};
+
+use crate::Error;
+use crate::patience::patiently;
+
+/// The secrets that open a private repository; the first that is set.
+const GIT_TOKENS: [&str; 2] = ["GIT_TOKEN", "GITHUB_TOKEN"];
+
+/// The mirrors of a node and what is done with them.
+#[derive(Debug, Clone)]
+pub struct Home {
+    /// The rows.
+    pub store: Arc<dyn Store>,
+    /// The folder of git mirrors.
+    pub git_root: PathBuf,
+    /// The git locks, shared with whatever else writes to mirrors.
+    pub git_locks: Arc<ProjectLocks>,
+    /// Where tokens of private repositories are found; none means that there are none.
+    pub secrets: Option<Secrets>,
+    /// How long it is waited for others that write to a project's mirror.
+    pub git_patience: Duration,
+}
+
+impl Home {
+    /// Where a project's mirror (or replica) is.
+    pub(crate) fn mirror_path(&self, project: &ProjectId) -> PathBuf {
+        self.git_root.join(format!("{project}.git"))
+    }
+
+    /// Waits for the others that write to a project's mirror.
+    pub(crate) async fn lock(&self, project: &ProjectId) -> Result<impl Sized + Send + use<>, Error> {
+        Ok(self.git_locks.lock_within(project.as_str(), self.git_patience).await?)
+    }
+
+    /// Refreshes the mirror and makes or finds the branch of a ticket.
+    pub async fn lay_ground(&self, ticket: &TicketId) -> Result<Ground, Error> {
+        let ticket = patiently(|| self.store.find_ticket(ticket)).await?.ok_or_else(|| missing("ticket"))?;
+        let project = self.find_project(&ticket.project_id).await?;
+        let source = project
+            .repo_path
+            .as_deref()
+            .or(project.repo_url.as_deref())
+            .ok_or_else(|| Error::Missing("the project has no repository".to_owned()))?;
+        let credential = self.credential(&project).await?;
+        let _guard = self.lock(&project.id).await?;
+        let mirror = Mirror::ensure(self.mirror_path(&project.id), source).await?;
+        let mirror = mirror.with_credential(credential);
+        mirror.fetch().await?;
+        let (branch, commit) = find_or_make_branch(&mirror, &project, &ticket).await?;
+        let is_of_source = mirror.source_has(&project.default_branch, &commit).await?;
+        Ok(Ground { branch, commit, is_of_source })
+    }
+
+    /// Finds what a sandbox left in the mirror and writes it to the user's repository.
+    pub async fn publish(&self, sandbox: &SandboxId) -> Result<Published, Error> {
+        let sandbox = patiently(|| self.store.find_sandbox(sandbox)).await?.ok_or_else(|| missing("row"))?;
+        let project_id = sandbox.project_id.as_ref().ok_or_else(|| missing("project"))?;
+        let branch = sandbox.branch_name.as_deref().ok_or_else(|| missing("branch"))?;
+        let base = sandbox.base_commit.as_deref().ok_or_else(|| missing("base commit"))?;
+        let project = self.find_project(project_id).await?;
+        // Under the lock that pushes take too: whoever takes this attempt's place waits until it is published.
+        let _guard = self.lock(project_id).await?;
+        self.refuse_superseded(&sandbox).await?;
+        let mirror = Mirror::open(self.mirror_path(project_id))?;
+        let head = mirror.branch_commit(branch).await?.unwrap_or_else(|| base.to_owned());
+        if head == base {
+            return Ok(Published { outcome: Outcome::NoChanges, head });
+        }
+        if let Some(path) = &project.repo_path {
+            publish_branch(&mirror, path.as_ref(), branch).await.map_err(|error| {
+                Error::Missing(format!(
+                    "the work is on branch {branch} of the server's mirror {}, but it could not be written to {path}: {error}",
+                    mirror.dir().display()
+                ))
+            })?;
+        }
+        Ok(Published { outcome: Outcome::Branch, head })
+    }
+
+    async fn find_project(&self, id: &ProjectId) -> Result<Project, Error> {
+        patiently(|| self.store.find_project(id)).await?.ok_or_else(|| missing("project"))
+    }
+
+    /// A later attempt owns the branch: what an earlier one left must not be published in its name.
+    async fn refuse_superseded(&self, sandbox: &Sandbox) -> Result<(), Error> {
+        let Some(task_id) = &sandbox.task_id else { return Ok(()) };
+        let task = patiently(|| self.store.find_task(task_id)).await?;
+        match task {
+            Some(task) if task.attempt == sandbox.attempt => Ok(()),
+            _ => Err(Error::Missing(
+                "attempt_superseded: a later attempt has taken this one's place; nothing was published"
+                    .to_owned(),
+            )),
+        }
+    }
+
+    /// The token of a private repository elsewhere, if the project has one.
+    async fn credential(&self, project: &Project) -> Result<Option<Credential>, Error> {
+        let (Some(secrets), None) = (&self.secrets, &project.repo_path) else { return Ok(None) };
+        for name in GIT_TOKENS {
+            if let Some(token) = secrets.find(&project.id, name).await.map_err(Error::Secrets)? {
+                return Ok(Some(Credential::token(token)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn missing(what: &str) -> Error {
+    Error::Missing(format!("the sandbox has no {what}"))
+}
+
+/// The branch's name and the commit it is at.
+async fn find_or_make_branch(
+    mirror: &Mirror,
+    project: &Project,
+    ticket: &Ticket,
+) -> Result<(String, String), Error> {
+    if let Some(name) = &ticket.branch_name
+        && let Some(commit) = mirror.branch_commit(name).await?
+    {
+        return Ok((name.clone(), commit));
+    }
+    let base = mirror.resolve(&project.default_branch).await?;
+    let name = mirror
+        .unique_branch_name(ticket.ticket_type.branch_prefix(), ticket.id.as_str(), &ticket.title)
+        .await?;
+    mirror.create_branch(&name, &base).await?;
+    Ok((name, base))
+}
+
+#[cfg(test)]
+mod tests {
+    use sunaba_engine::{SandboxTrigger, TaskTrigger};
+    use sunaba_store::SandboxChange;
+
+    use crate::made::{parts, sandbox};
+
+    #[tokio::test]
+    async fn a_superseded_attempt_publishes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let parts = parts(dir.path()).await;
+        let past = sandbox(&parts).await;
+        parts.home.refuse_superseded(&past).await.unwrap();
+        let ground = SandboxChange {
+            branch_name: Some("feature/1-x".into()),
+            base_commit: Some("0".repeat(40)),
+            ..SandboxChange::default()
+        };
+        parts.store.change_sandbox(&past.id, ground).await.unwrap();
+        let failed = SandboxChange {
+            trigger: Some(SandboxTrigger::Fail),
+            task_trigger: Some(TaskTrigger::Fail),
+            ..SandboxChange::default()
+        };
+        parts.store.change_sandbox(&past.id, failed).await.unwrap();
+        let again = SandboxChange { task_trigger: Some(TaskTrigger::Retry), ..SandboxChange::default() };
+        parts.store.change_sandbox(&past.id, again).await.unwrap();
+        let next = crate::made::again(&parts, &past).await;
+        assert_eq!(next.attempt, past.attempt + 1);
+        let refused = parts.home.publish(&past.id).await.unwrap_err().to_string();
+        assert!(refused.contains("attempt_superseded"), "{refused}");
+    }
+}

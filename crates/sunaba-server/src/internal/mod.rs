@@ -1,0 +1,49 @@
+//! The routes for other nodes: what only this one has, for those that share its database.
+//!
+//! They are opened by the nodes' token alone, never by a person's or a sandbox's, and never through a
+//! sandbox's door. They are no part of the documented API and change with the program's version: a node
+//! asks only for what the oldest version that may still run can give.
+
+mod blob;
+mod duties;
+mod sandbox;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::routing::{get, post};
+use secrecy::ExposeSecret as _;
+use sha2::{Digest as _, Sha256};
+use sunaba_nodes::wire::PREFIX;
+
+use crate::auth::from_headers;
+use crate::layers::gate::Door;
+use crate::{ApiError, AppState};
+
+/// Whether a path is one of these.
+pub(crate) fn is_internal(path: &str) -> bool {
+    path.strip_prefix(PREFIX).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Lets another node in, and nobody else.
+pub(crate) fn admit(state: &AppState, request: &Request) -> Result<(), ApiError> {
+    let refused = || ApiError::unauthorized("these addresses are for the other nodes of this installation");
+    let nodes = state.parts.nodes.as_ref().ok_or_else(refused)?;
+    if request.extensions().get::<Door>().is_some() {
+        return Err(refused());
+    }
+    let shown = from_headers(request.headers()).ok_or_else(refused)?;
+    // Compared by hash, so that how long it takes says nothing about the token.
+    let same = Sha256::digest(shown) == Sha256::digest(nodes.token().expose_secret());
+    if same { Ok(()) } else { Err(refused()) }
+}
+
+/// Everything below [`PREFIX`] but git, which the gateway serves.
+pub(crate) fn routes() -> Router<AppState> {
+    Router::new()
+        .route("/blobs/{hash}", get(blob::blob))
+        .route("/tickets/{id}/ground", post(duties::lay_ground))
+        .route("/sandboxes/{id}/publish", post(duties::publish))
+        .route("/sandboxes/{id}/diff", get(sandbox::diff))
+        .route("/sandboxes/{id}/output", get(sandbox::output))
+        .route("/sandboxes/{id}/usage", get(sandbox::usage))
+}

@@ -1,0 +1,263 @@
+//! Two servers with two data directories on one PostgreSQL and one Redis: the main job across both, and what
+//! becomes of it when one of them stops, dies or comes back.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use sunaba_testkit::{Postgres, Redis};
+
+use crate::support::{DEADLINE, Ran, Server, git, http, repository, sunaba, until};
+
+/// 32 bytes in base64.
+const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+
+const STEERED: &str = "
+- text: I count first.
+  tools:
+    - shell: for i in 1 2 3 4 5 6; do echo tick $i; sleep 0.25; done
+- expect:
+    - request_contains: please also b.txt
+  tools:
+    - write: {path: a.txt, content: \"a\\n\"}
+    - write: {path: b.txt, content: \"b\\n\"}
+- text: Done.
+";
+
+const LONG: &str = "
+- tools:
+    - shell: sleep 5
+- tools:
+    - write: {path: late.txt, content: \"late\\n\"}
+- text: Done.
+";
+
+/// One PostgreSQL, one Redis, and what servers on them are started with.
+struct Installation {
+    database: String,
+    redis: Redis,
+    _postgres: Postgres,
+}
+
+impl Installation {
+    fn start() -> Self {
+        let postgres = Postgres::start();
+        Self { database: postgres.database(), redis: Redis::start(), _postgres: postgres }
+    }
+
+    fn serve(&self, data: &Path, more: &[&str]) -> Command {
+        let mut command = sunaba(data);
+        command.args(["serve", "--json"]).args(more);
+        command.env("DATABASE_URL", &self.database).env("REDIS_URL", self.redis.url());
+        command.env("SUNABA_SECRET_KEY", KEY);
+        command
+    }
+
+    fn node(&self, more: &[&str]) -> Server {
+        let data = tempfile::tempdir().unwrap();
+        let mut command = self.serve(data.path(), more);
+        command.args(["--listen", "127.0.0.1:0"]);
+        Server::of(command, data)
+    }
+
+    /// Starts a server again in its data directory, at its address.
+    fn again(&self, server: &mut Server) {
+        let address = server.url.trim_start_matches("http://").to_owned();
+        let mut command = self.serve(server.data.path(), &["--listen", &address]);
+        server.restart(&mut command);
+    }
+}
+
+/// The state of a sandbox, as this server sees it.
+fn state(server: &Server, id: &str) -> Value {
+    server.json(&["show", id])["sandbox"]["state"].clone()
+}
+
+fn script(dir: &Path, text: &str) -> String {
+    let path = dir.join("script.yaml");
+    std::fs::write(&path, text).unwrap();
+    format!("script:{}", path.display())
+}
+
+/// Begins a run and gives its sandbox.
+fn run(server: &Server, repo: &Path, model: &str) -> String {
+    let mut command = sunaba(server.data.path());
+    command
+        .args(["run", "--detach", "--egress", "none", "--repo"])
+        .arg(repo)
+        .args(["--model", model, "Do it"]);
+    Ran::of(&mut command).expect_code(0).stdout.trim().to_owned()
+}
+
+fn nodes(server: &Server) -> Vec<Value> {
+    server.json(&["status"])["nodes"].as_array().unwrap().clone()
+}
+
+fn status_of(server: &Server, node: &str) -> Value {
+    nodes(server).into_iter().find(|it| it["id"] == node).unwrap()["status"].clone()
+}
+
+fn id_of(server: &Server) -> String {
+    std::fs::read_to_string(server.data.path().join("node-id")).unwrap().trim().to_owned()
+}
+
+/// A repository that the first of two servers has, and a sandbox that the second holds.
+struct Across {
+    installation: Installation,
+    /// Has the repository and answers; starts no sandbox.
+    home: Server,
+    /// Starts sandboxes.
+    holder: Server,
+    repo: PathBuf,
+}
+
+impl Across {
+    fn start() -> Self {
+        let installation = Installation::start();
+        let home = installation.node(&["--roles", "api"]);
+        let holder = installation.node(&[]);
+        let repo = repository(home.data.path());
+        Self { installation, home, holder, repo }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_crosses_nodes_and_every_server_shows_all_of_it() {
+    let Across { installation, home, holder, repo } = Across::start();
+    let listed = nodes(&home);
+    assert_eq!(listed.len(), 2);
+    assert!(listed.iter().all(|node| node["status"] == "up"), "{listed:?}");
+
+    let id = run(&home, &repo, &script(home.data.path(), STEERED));
+    until("it runs", || state(&home, &id) == "running");
+    let shown = holder.json(&["show", &id])["sandbox"].clone();
+    assert_eq!(shown["node_id"], id_of(&holder), "only one of them starts sandboxes");
+    // Said to the server that does not hold it; the script insists on it.
+    home.run(&["send", &id, "please also b.txt"]).expect_code(0);
+    until("the end", || state(&home, &id) == "completed");
+
+    let branch = home.json(&["show", &id])["sandbox"]["branch_name"].as_str().unwrap().to_owned();
+    assert_eq!(git(&repo, &["show", &format!("{branch}:b.txt")]), "b\n", "published where the repository is");
+    for server in [&home, &holder] {
+        let diff = server.run(&["diff", &id]);
+        assert!(diff.expect_code(0).stdout.contains("+++ b/a.txt"), "{}", diff.stdout);
+        server.run(&["verify", &id]).expect_code(0);
+        let told = server.run(&["logs", &id]);
+        assert!(told.stdout.contains("tick 6"), "{}", told.stdout);
+    }
+    let elsewhere =
+        Ran::of(sunaba(holder.data.path()).args(["run", "--detach", "--repo"]).arg(&repo).arg("x"));
+    assert!(elsewhere.stderr.contains("on the machine of the node"), "{elsewhere:?}");
+    drop((home, holder, installation));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rolling_restart_disturbs_no_run() {
+    let Across { installation, mut home, mut holder, repo } = Across::start();
+    let id = run(&home, &repo, &script(home.data.path(), LONG));
+    until("it runs", || state(&home, &id) == "running");
+    assert!(holder.terminate().success());
+    until("it is known to have left", || status_of(&home, &id_of(&holder)) == "left");
+    assert_eq!(state(&home, &id), "running", "nobody else touches it");
+    installation.again(&mut holder);
+    assert!(home.terminate().success());
+    // The agent ends while its repository's home is away: its push waits.
+    until("the push waits", || holder.log().contains("waiting for another node"));
+    assert_eq!(state(&holder, &id), "running");
+    installation.again(&mut home);
+    until("the end", || state(&holder, &id) == "completed");
+    let shown = holder.json(&["show", &id])["sandbox"].clone();
+    assert_eq!(shown["attempt"], 1);
+    let branch = shown["branch_name"].as_str().unwrap();
+    assert_eq!(git(&repo, &["show", &format!("{branch}:late.txt")]), "late\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_lost_node_held_is_tried_again_elsewhere_and_fenced_when_it_comes_back() {
+    let Across { installation, home, mut holder, repo } = Across::start();
+    let id = run(&home, &repo, &script(home.data.path(), "- tools:\n    - shell: sleep 600\n"));
+    until("it runs", || state(&home, &id) == "running");
+    let lost = id_of(&holder);
+    home.run(&["node", "lost", &lost]).expect_code(1);
+    holder.child.kill().unwrap();
+    holder.child.wait().unwrap();
+    let other = installation.node(&[]);
+    until("its silence", || home.run(&["node", "lost", &lost]).code == Some(0));
+    until("another attempt", || {
+        let all = home.json(&["ps", "--all"]);
+        let next = all.as_array().unwrap().iter().find(|it| it["id"] != id.as_str()).cloned();
+        next.is_some_and(|it| it["state"] == "running" && it["attempt"] == 2)
+    });
+    let past = home.json(&["show", &id])["sandbox"].clone();
+    assert_eq!(past["state"], "failed");
+    assert!(past["reason"].as_str().unwrap().starts_with("node_lost"), "{past}");
+    // The lost node comes back: what it held is over and goes; the other attempt lives on.
+    let held = holder.data.path().join("sandboxes").join(&id);
+    assert!(held.exists());
+    installation.again(&mut holder);
+    until("nothing is left of it", || !held.exists());
+    assert_eq!(status_of(&home, &lost), "up");
+    let living = home.json(&["ps"]);
+    assert_eq!(living.as_array().unwrap().len(), 1);
+    home.run(&["stop", living[0]["id"].as_str().unwrap()]).expect_code(0);
+    until("the end", || home.json(&["ps"]).as_array().unwrap().is_empty());
+    until("no sandbox anywhere", || {
+        let empty = |server: &Server| {
+            let dir = server.data.path().join("sandboxes");
+            std::fs::read_dir(dir).map_or(true, |mut entries| {
+                entries.all(|entry| !entry.unwrap().file_name().to_string_lossy().starts_with("sbx_"))
+            })
+        };
+        empty(&holder) && empty(&other)
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_routes_between_nodes_open_to_nodes_alone() {
+    let installation = Installation::start();
+    let server = installation.node(&["--roles", "api"]);
+    let ask = async |token: Option<&str>, path: &str| {
+        let mut request = http().get(format!("{}{path}", server.url));
+        if let Some(token) = token {
+            request = request.bearer_auth(token);
+        }
+        request.send().await.unwrap().status().as_u16()
+    };
+    let admin = server.token();
+    for path in ["/internal/v1/blobs/00", "/internal/v1/git/p/info/refs?service=git-upload-pack"] {
+        assert_eq!(ask(None, path).await, 401);
+        assert_eq!(ask(Some(&admin), path).await, 401, "not even to an administrator");
+        assert_eq!(ask(Some("sun_admin_00"), path).await, 401);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_and_an_event_reach_the_other_node_at_once() {
+    let installation = Installation::start();
+    let (one, two) = (installation.node(&["--roles", "api"]), installation.node(&["--roles", "api"]));
+    one.post_event("ext-1", "agent.started", json!({})).await;
+    let mut waits = Vec::new();
+    for round in 0..20 {
+        let poll = tokio::spawn({
+            let url = format!("{}/api/v1/sandboxes/ext-1/events/stream?after_seq={}", two.url, round + 1);
+            let token = two.token();
+            async move {
+                let mut answer = http().get(url).bearer_auth(token).send().await.unwrap();
+                loop {
+                    let piece = answer.chunk().await.unwrap().expect("the stream goes on");
+                    if String::from_utf8_lossy(&piece).contains("agent.message") {
+                        return Instant::now();
+                    }
+                }
+            }
+        });
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        one.post_event("ext-1", "agent.message", json!({ "content": "x" })).await;
+        let acknowledged = Instant::now();
+        let seen = tokio::time::timeout(DEADLINE, poll).await.unwrap().unwrap();
+        waits.push(seen.saturating_duration_since(acknowledged));
+    }
+    waits.sort();
+    assert!(waits[10] < Duration::from_millis(100), "half of them are there after {:?}", waits[10]);
+}
