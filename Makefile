@@ -20,8 +20,8 @@ soak: setup build ## the fault and random suites for hours instead of a minute
 	SUNABA_CONTAINER_KILLS=$${SUNABA_CONTAINER_KILLS:-100} SUNABA_CONTAINER_SECONDS=$${SUNABA_CONTAINER_SECONDS:-1800} \
 	cargo test --profile $(PROFILE) -p sunaba -p sunaba-store-sqlite -- --nocapture kill busy
 
-bench: setup release ## the speeds of the design, beside the limits of what they stand on
-	cargo run --quiet --release -p sunaba-bench
+bench: setup-test release ## the speeds of the design, beside the limits of what they stand on; BENCH="--only pg-ingest"
+	cargo run --quiet --release -p sunaba-bench -- $(BENCH)
 
 HOST := $(shell rustc -vV | sed -n 's/^host: //p')
 STATIC_WORKER := $(CURDIR)/target/$(HOST)/release/sunaba-worker

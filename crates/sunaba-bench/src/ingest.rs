@@ -18,8 +18,8 @@ pub(crate) async fn measure(table: &mut Table) -> anyhow::Result<()> {
     table.row("SQLite itself, 100-row FULL transactions", rows, "the limit");
     table.row("bare handler that parses the JSON, 64 connections", format!("{bare:.0}/s"), "the limit");
 
-    let server = Server::start().await?;
-    let (single, mut delays) = run(&server, 1).await?;
+    let server = [Server::start().await?];
+    let (single, mut delays) = run(&server, "bench", 1, SECONDS).await?;
     table.row(
         "ingest, one event a request, 64 connections",
         format!("{single:.0} events/s, {}", delays.describe()),
@@ -29,7 +29,7 @@ pub(crate) async fn measure(table: &mut Table) -> anyhow::Result<()> {
             single / bare
         ),
     );
-    let (batched, mut delays) = run(&server, 100).await?;
+    let (batched, mut delays) = run(&server, "bench", 100, SECONDS).await?;
     table.row(
         "ingest, batches of 100, 64 connections",
         format!("{batched:.0} events/s, {}", delays.describe()),
@@ -38,16 +38,26 @@ pub(crate) async fn measure(table: &mut Table) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn run(server: &Server, size: u64) -> anyhow::Result<(f64, Delays)> {
+/// Posts requests of `size` events for so long, the connections shared out among the servers: how many events
+/// a second were acknowledged, and how long each request took.
+pub(crate) async fn run(
+    servers: &[Server],
+    name: &str,
+    size: u64,
+    seconds: f64,
+) -> anyhow::Result<(f64, Delays)> {
+    let mut connections = Vec::new();
+    for (_, server) in (0..CONNECTIONS).zip(servers.iter().cycle()) {
+        connections.push(server.connect().await?);
+    }
     let started = Instant::now();
     let mut tasks = tokio::task::JoinSet::new();
-    for index in 0..CONNECTIONS {
-        let mut connection = server.connect().await?;
+    for (index, mut connection) in connections.into_iter().enumerate() {
+        let base = format!("/api/v1/sandboxes/{name}-{size}-{index}/events");
         tasks.spawn(async move {
-            let base = format!("/api/v1/sandboxes/bench-{size}-{index}/events");
             let mut delays = Delays::default();
             let mut count = 0;
-            while started.elapsed().as_secs_f64() < SECONDS {
+            while started.elapsed().as_secs_f64() < seconds {
                 let asked = Instant::now();
                 if size == 1 {
                     connection.post(&base, event(count).to_string()).await?;

@@ -1,12 +1,13 @@
 //! Measures the speeds that the design promises, in one run, beside the limits
-//! of what they stand on: SQLite's own commits and a bare HTTP handler.
+//! of what they stand on: SQLite's and PostgreSQL's own commits and a bare HTTP handler.
 //!
 //! `make bench` builds the release binaries and prints a table. Machines are
-//! noisy: read the ratios, not the figures. With the name of a part (`start`,
-//! `alive`, `gateway`, `ingest`, `fanout`, `messages`, `pages`) only that part is measured.
+//! noisy: read the ratios, not the figures. `--only PART` measures one part (see [`options::PARTS`]), `--quick`
+//! only tries the parts on PostgreSQL.
 
 mod alive;
 mod bare;
+mod claim;
 mod client;
 mod docker;
 mod fanout;
@@ -14,7 +15,9 @@ mod frames;
 mod gateway;
 mod ingest;
 mod messages;
+mod options;
 mod pages;
+mod postgres;
 mod sandboxes;
 mod server;
 mod sqlite;
@@ -22,40 +25,42 @@ mod start;
 mod table;
 
 use std::io::Write;
+use std::process::ExitCode;
 
+use options::{Options, Part, Scale};
 use table::Table;
 
-fn main() -> anyhow::Result<()> {
+fn main() -> anyhow::Result<ExitCode> {
+    let options = Options::parse(std::env::args().skip(1))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let table = runtime.block_on(measure())?;
+    let mut table = Table::default();
+    let mut code = ExitCode::SUCCESS;
+    for (name, part) in options.parts {
+        eprintln!("-- {name}");
+        // A part that fails takes nothing from the others: what they measured is shown all the same.
+        if let Err(error) = runtime.block_on(measure(part, options.scale, &mut table)) {
+            table.row(name, "not measured", format!("{error:#}"));
+            code = ExitCode::FAILURE;
+        }
+    }
     write!(std::io::stdout(), "\n{table}")?;
-    Ok(())
+    Ok(code)
 }
 
-async fn measure() -> anyhow::Result<Table> {
-    let part = std::env::args().nth(1);
-    let wanted = |name: &str| part.as_deref().is_none_or(|part| part == name);
-    let mut table = Table::default();
-    if wanted("start") {
-        start::measure(&mut table).await?;
+async fn measure(part: Part, scale: Scale, table: &mut Table) -> anyhow::Result<()> {
+    match part {
+        Part::Start => start::measure(table).await,
+        Part::Alive => alive::measure(table).await,
+        Part::Gateway => gateway::measure(table).await,
+        Part::Ingest => ingest::measure(table).await,
+        Part::Fanout => fanout::measure(table).await,
+        Part::Messages => messages::measure(table).await,
+        Part::Pages => pages::measure(table).await,
+        Part::PostgresStart => postgres::start::measure(table, scale).await,
+        Part::PostgresIngest => postgres::ingest::measure(table, scale).await,
+        Part::PostgresFanout => postgres::latency::fanout(table, scale).await,
+        Part::PostgresMessages => postgres::latency::messages(table, scale).await,
+        Part::PostgresPages => postgres::pages::measure(table, scale).await,
+        Part::PostgresClaim => postgres::claim::measure(table, scale).await,
     }
-    if wanted("alive") {
-        alive::measure(&mut table).await?;
-    }
-    if wanted("gateway") {
-        gateway::measure(&mut table).await?;
-    }
-    if wanted("ingest") {
-        ingest::measure(&mut table).await?;
-    }
-    if wanted("fanout") {
-        fanout::measure(&mut table).await?;
-    }
-    if wanted("messages") {
-        messages::measure(&mut table).await?;
-    }
-    if wanted("pages") {
-        pages::measure(&mut table).await?;
-    }
-    Ok(table)
 }

@@ -7,6 +7,57 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use tempfile::TempDir;
 
+/// What a server is started with.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Setup {
+    arguments: Vec<&'static str>,
+    env: Vec<(&'static str, String)>,
+}
+
+impl Setup {
+    /// Every caller counts as the sandbox itself.
+    pub(crate) fn without_auth(mut self) -> Self {
+        self.arguments.extend(["--auth", "off"]);
+        self
+    }
+
+    /// With a setting in its environment.
+    pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.env.push((name, value.into()));
+        self
+    }
+
+    /// Starts it and waits until it is ready.
+    pub(crate) async fn start(self) -> anyhow::Result<Server> {
+        let data = tempfile::tempdir()?;
+        let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let authority = format!("127.0.0.1:{port}");
+        let started = Instant::now();
+        let child = Command::new(program("sunaba")?)
+            .args(["serve", "--listen", &authority, "--data"])
+            .arg(data.path())
+            .args(&self.arguments)
+            .env_remove("DATABASE_URL")
+            .env_remove("REDIS_URL")
+            .env("RUST_LOG", "warn")
+            .envs(self.env)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(std::fs::File::create(data.path().join(LOG))?)
+            .spawn()
+            .context("cannot start the server")?;
+        let mut server = Server { child, authority, token: String::new(), ready_after: Duration::ZERO, data };
+        server.wait_until_ready().await.with_context(|| server.log())?;
+        server.ready_after = started.elapsed();
+        let token = std::fs::read_to_string(server.data.path().join("admin-token")).unwrap_or_default();
+        server.token = token.trim().to_owned();
+        Ok(server)
+    }
+}
+
+/// Where a server's own words go.
+const LOG: &str = "bench.log";
+
 /// A running server; stopped when dropped.
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -20,46 +71,18 @@ pub(crate) struct Server {
 impl Server {
     /// Starts one that asks for tokens.
     pub(crate) async fn start() -> anyhow::Result<Self> {
-        Self::start_with(&[]).await
-    }
-
-    /// Starts one where every caller counts as the sandbox itself.
-    pub(crate) async fn start_without_auth() -> anyhow::Result<Self> {
-        Self::start_with(&["--auth", "off"]).await
+        Setup::default().start().await
     }
 
     /// Starts one whose gateway sends model calls to `upstream`.
     pub(crate) async fn start_with_model_at(upstream: &str) -> anyhow::Result<Self> {
-        let env = [("ANTHROPIC_BASE_URL", upstream), ("ANTHROPIC_API_KEY", "not-a-key")];
-        Self::start_in(&[], &env).await
+        let setup = Setup::default().with("ANTHROPIC_BASE_URL", upstream);
+        setup.with("ANTHROPIC_API_KEY", "not-a-key").start().await
     }
 
-    async fn start_with(arguments: &[&str]) -> anyhow::Result<Self> {
-        Self::start_in(arguments, &[]).await
-    }
-
-    async fn start_in(arguments: &[&str], env: &[(&str, &str)]) -> anyhow::Result<Self> {
-        let data = tempfile::tempdir()?;
-        let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let authority = format!("127.0.0.1:{port}");
-        let started = Instant::now();
-        let child = Command::new(program("sunaba")?)
-            .args(["serve", "--listen", &authority, "--data"])
-            .arg(data.path())
-            .args(arguments)
-            .env("RUST_LOG", "warn")
-            .envs(env.iter().copied())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(std::fs::File::create(data.path().join("bench.log"))?)
-            .spawn()
-            .context("cannot start the server")?;
-        let mut server = Self { child, authority, token: String::new(), ready_after: Duration::ZERO, data };
-        server.wait_until_ready().await?;
-        server.ready_after = started.elapsed();
-        let token = std::fs::read_to_string(server.data.path().join("admin-token")).unwrap_or_default();
-        server.token = token.trim().to_owned();
-        Ok(server)
+    fn log(&self) -> String {
+        let log = std::fs::read_to_string(self.data.path().join(LOG)).unwrap_or_default();
+        format!("the server said: {}", log.trim())
     }
 
     async fn wait_until_ready(&mut self) -> anyhow::Result<()> {

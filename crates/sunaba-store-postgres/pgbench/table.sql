@@ -1,0 +1,1 @@
+CREATE TABLE yardstick (LIKE events INCLUDING ALL)
