@@ -1,12 +1,14 @@
 //! Taking up sandboxes that wait, by the store itself: the way each node's orchestrator does it.
 
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use sunaba_store::{HeldBy, NewProject, NewSandbox, NewTask, NewTicket, SandboxFilter, Store};
 use sunaba_store_postgres::PostgresStore;
+use sunaba_store_sqlite::SqliteStore;
 use sunaba_types::{
     NodeId, Priority, ProjectSettings, Resources, SandboxId, SandboxState, SystemClock, Terms, TicketId,
     TicketType,
@@ -27,6 +29,12 @@ const PROVIDER: &str = "local";
 pub(crate) async fn open_postgres(url: &str) -> anyhow::Result<Arc<dyn Store>> {
     let options = sunaba_store_postgres::Options::new(url, Arc::new(SystemClock));
     Ok(PostgresStore::open(options).await?)
+}
+
+/// The store of a data directory that no server uses at the moment.
+pub(crate) async fn open_sqlite(data: &Path) -> anyhow::Result<Arc<dyn Store>> {
+    let options = sunaba_store_sqlite::Options::new(data.join("sunaba.db"), Arc::new(SystemClock));
+    Ok(SqliteStore::open(options).await?)
 }
 
 /// Sandboxes that wait, each for a task of its own, the oldest first.

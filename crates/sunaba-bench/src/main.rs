@@ -3,7 +3,7 @@
 //!
 //! `make bench` builds the release binaries and prints a table. Machines are
 //! noisy: read the ratios, not the figures. `--only PART` measures one part (see [`options::PARTS`]), `--quick`
-//! only tries the parts on PostgreSQL.
+//! only tries the parts on PostgreSQL and growth, `--full` adds growth up to ten million events.
 
 mod alive;
 mod bare;
@@ -13,6 +13,7 @@ mod docker;
 mod fanout;
 mod frames;
 mod gateway;
+mod growth;
 mod ingest;
 mod messages;
 mod options;
@@ -56,11 +57,13 @@ async fn measure(part: Part, scale: Scale, table: &mut Table) -> anyhow::Result<
         Part::Fanout => fanout::measure(table).await,
         Part::Messages => messages::measure(table).await,
         Part::Pages => pages::measure(table).await,
+        Part::Growth => growth::on_sqlite(table, scale).await,
         Part::PostgresStart => postgres::start::measure(table, scale).await,
         Part::PostgresIngest => postgres::ingest::measure(table, scale).await,
         Part::PostgresFanout => postgres::latency::fanout(table, scale).await,
         Part::PostgresMessages => postgres::latency::messages(table, scale).await,
         Part::PostgresPages => postgres::pages::measure(table, scale).await,
         Part::PostgresClaim => postgres::claim::measure(table, scale).await,
+        Part::PostgresGrowth => growth::on_postgres(table, scale).await,
     }
 }

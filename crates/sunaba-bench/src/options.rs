@@ -12,16 +12,18 @@ pub(crate) enum Part {
     Fanout,
     Messages,
     Pages,
+    Growth,
     PostgresStart,
     PostgresIngest,
     PostgresFanout,
     PostgresMessages,
     PostgresPages,
     PostgresClaim,
+    PostgresGrowth,
 }
 
 /// Every part by its name.
-pub(crate) const PARTS: [(&str, Part); 13] = [
+pub(crate) const PARTS: [(&str, Part); 15] = [
     ("start", Part::Start),
     ("alive", Part::Alive),
     ("gateway", Part::Gateway),
@@ -29,27 +31,40 @@ pub(crate) const PARTS: [(&str, Part); 13] = [
     ("fanout", Part::Fanout),
     ("messages", Part::Messages),
     ("pages", Part::Pages),
+    ("growth", Part::Growth),
     ("pg-start", Part::PostgresStart),
     ("pg-ingest", Part::PostgresIngest),
     ("pg-fanout", Part::PostgresFanout),
     ("pg-messages", Part::PostgresMessages),
     ("pg-pages", Part::PostgresPages),
     ("pg-claim", Part::PostgresClaim),
+    ("pg-growth", Part::PostgresGrowth),
 ];
 
-/// How much is done in the parts on PostgreSQL; the others have one size.
+/// How much is done in the parts on PostgreSQL and in those about growth; the others have one size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scale {
     /// As little as shows that a part works; its figures mean nothing.
     Quick,
     /// What the design speaks of, as far as that takes minutes.
     Usual,
+    /// Growth up to ten million events too, which takes tens of minutes and gigabytes.
+    Full,
 }
 
 impl Scale {
     /// One of two sizes: a small one that only shows that something works.
     pub(crate) fn of<T>(self, quick: T, usual: T) -> T {
         if self == Self::Quick { quick } else { usual }
+    }
+
+    /// At how many events growth is looked at.
+    pub(crate) fn sizes(self) -> &'static [u64] {
+        match self {
+            Self::Quick => &[5_000, 20_000],
+            Self::Usual => &[10_000, 1_000_000],
+            Self::Full => &[10_000, 1_000_000, 10_000_000],
+        }
     }
 }
 
@@ -73,7 +88,8 @@ impl Options {
                     }
                 }
                 "--quick" => scale = Scale::Quick,
-                other => bail!("{other:?} is not known; there are --only PART and --quick"),
+                "--full" => scale = Scale::Full,
+                other => bail!("{other:?} is not known; there are --only PART, --quick and --full"),
             }
         }
         if parts.is_empty() {
@@ -117,12 +133,19 @@ mod tests {
     #[test]
     fn a_wrong_word_is_answered_with_the_right_ones() {
         for (words, said) in [
-            (&["--only", "nothing"][..], "pg-claim"),
+            (&["--only", "nothing"][..], "pg-growth"),
             (&["--only"], "needs the name"),
             (&["start"], "--only PART"),
         ] {
             let error = parse(words).expect_err("not known").to_string();
             assert!(error.contains(said), "{error}");
         }
+    }
+
+    #[test]
+    fn ten_million_events_are_asked_for() {
+        assert!(!Scale::Usual.sizes().contains(&10_000_000));
+        assert!(Scale::Full.sizes().contains(&10_000_000));
+        assert_eq!([Scale::Quick, Scale::Usual, Scale::Full].map(|scale| scale.of(1, 2)), [1, 2, 2]);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -12,6 +13,7 @@ use tempfile::TempDir;
 pub(crate) struct Setup {
     arguments: Vec<&'static str>,
     env: Vec<(&'static str, String)>,
+    data: Option<Arc<TempDir>>,
 }
 
 impl Setup {
@@ -21,15 +23,30 @@ impl Setup {
         self
     }
 
+    /// It takes up no sandbox: what waits keeps waiting.
+    pub(crate) fn api_only(mut self) -> Self {
+        self.arguments.extend(["--roles", "api"]);
+        self
+    }
+
     /// With a setting in its environment.
     pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.env.push((name, value.into()));
         self
     }
 
+    /// On a directory that may have been used before.
+    pub(crate) fn in_directory(mut self, data: &Arc<TempDir>) -> Self {
+        self.data = Some(Arc::clone(data));
+        self
+    }
+
     /// Starts it and waits until it is ready.
     pub(crate) async fn start(self) -> anyhow::Result<Server> {
-        let data = tempfile::tempdir()?;
+        let data = match self.data {
+            Some(data) => data,
+            None => Arc::new(tempfile::tempdir()?),
+        };
         let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let authority = format!("127.0.0.1:{port}");
         let started = Instant::now();
@@ -65,7 +82,7 @@ pub(crate) struct Server {
     pub(crate) authority: String,
     pub(crate) token: String,
     pub(crate) ready_after: Duration,
-    data: TempDir,
+    data: Arc<TempDir>,
 }
 
 impl Server {
