@@ -27,8 +27,10 @@ mod settings;
 mod spending;
 mod standing;
 mod tokens;
+mod transfer;
 mod unit;
 mod writer;
 
 pub use open::{Durability, Options, PostgresStore};
 pub use refusal::OpenError;
+pub use transfer::Target;

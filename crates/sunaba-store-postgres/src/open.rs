@@ -85,14 +85,12 @@ impl std::fmt::Debug for PostgresStore {
 impl PostgresStore {
     /// Connects, brings the layout up to date and starts the writer.
     pub async fn open(options: Options) -> Result<Arc<Self>, OpenError> {
-        let connect = PgConnectOptions::from_str(&options.url)
-            .map_err(OpenError::Address)?
-            .application_name("sunaba")
-            .statement_cache_capacity(200)
-            // What the migrator makes "if it is not there" is no news at every start.
-            .options([("client_min_messages", "warning")])
-            .disable_statement_logging();
-        let position = bring_up_to_date(&connect, options.durability).await?;
+        Self::open_even_if(Marked::Refused, options).await
+    }
+
+    pub(crate) async fn open_even_if(marked: Marked, options: Options) -> Result<Arc<Self>, OpenError> {
+        let connect = address(&options)?;
+        let position = bring_up_to_date(&connect, options.durability, marked).await?;
         let (hint, hints) = watch::channel(position);
         let hint = Arc::new(hint);
         let writers = pool(options.writers, ACQUIRE_TIMEOUT, writing(&connect));
@@ -121,6 +119,41 @@ impl PostgresStore {
             _stop_when_dropped: guard,
         }))
     }
+}
+
+/// What becomes of a database into which a move is unfinished.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Marked {
+    /// It is not opened.
+    Refused,
+    /// It is, by the move itself.
+    Taken,
+}
+
+/// A connection that a move writes with.
+pub(crate) async fn connect_for_move(options: &Options) -> Result<PgConnection, OpenError> {
+    let connect = address(options)?;
+    bring_up_to_date(&connect, options.durability, Marked::Taken).await?;
+    let connect = connect.options([("statement_timeout", "30min"), ("lock_timeout", "10s")]);
+    connect.connect().await.map_err(|source| OpenError::Open { database: named(&connect), source })
+}
+
+/// Whether something is being moved into this database.
+pub(crate) async fn is_marked(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL")
+        .bind(sunaba_store::transfer::MARK)
+        .fetch_one(connection)
+        .await
+}
+
+fn address(options: &Options) -> Result<PgConnectOptions, OpenError> {
+    Ok(PgConnectOptions::from_str(&options.url)
+        .map_err(OpenError::Address)?
+        .application_name("sunaba")
+        .statement_cache_capacity(200)
+        // What the migrator makes "if it is not there" is no news at every start.
+        .options([("client_min_messages", "warning")])
+        .disable_statement_logging())
 }
 
 fn pool(most: u32, acquire_timeout: Duration, connect: PgConnectOptions) -> PgPool {
@@ -166,7 +199,11 @@ fn bounded(connect: &PgConnectOptions) -> PgConnectOptions {
 }
 
 /// Checks the server, migrates and gives the feed's last position.
-async fn bring_up_to_date(connect: &PgConnectOptions, durability: Durability) -> Result<i64, OpenError> {
+async fn bring_up_to_date(
+    connect: &PgConnectOptions,
+    durability: Durability,
+    marked: Marked,
+) -> Result<i64, OpenError> {
     let database = named(connect);
     let failed = |source| OpenError::Open { database: database.clone(), source };
     let opening = tokio::time::timeout(Duration::from_secs(10), connect.connect());
@@ -176,6 +213,9 @@ async fn bring_up_to_date(connect: &PgConnectOptions, durability: Durability) ->
         .map_err(|source| OpenError::of_connecting(&database, connect.get_username(), source))?;
     if let Some(setting) = not_durable(&mut connection, durability).await.map_err(failed)? {
         return Err(OpenError::NotDurable { database, setting });
+    }
+    if marked == Marked::Refused && is_marked(&mut connection).await.map_err(failed)? {
+        return Err(OpenError::Unfinished { database });
     }
     // Others may be migrating right now: the migrator waits for them, under PostgreSQL's own lock. What newer
     // programs have added since is none of its business; whether it matters is asked below.

@@ -64,6 +64,15 @@ pub enum OpenError {
         /// The newest layout that this program knows.
         known: i64,
     },
+    /// Something is being moved into it.
+    #[error(
+        "a move into the database {database} is not finished: finish it with the same command that began it, or \
+         drop the database and make it anew"
+    )]
+    Unfinished {
+        /// Server and name.
+        database: String,
+    },
     /// The server acknowledges before the disk has it.
     #[error("the database {database} has {setting} off: what it acknowledges can be lost; turn it on")]
     NotDurable {

@@ -21,7 +21,9 @@ mod settings;
 mod spending;
 mod standing;
 mod tokens;
+mod transfer;
 mod unit;
 mod writer;
 
 pub use open::{OpenError, Options, SqliteStore};
+pub use transfer::Target;

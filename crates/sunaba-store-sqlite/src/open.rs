@@ -60,6 +60,23 @@ pub enum OpenError {
         #[source]
         source: sqlx::migrate::MigrateError,
     },
+    /// Something is being moved into it.
+    #[error(
+        "a move into {path} is not finished: finish it with the same command that began it, or remove the file"
+    )]
+    Unfinished {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+/// What becomes of a database into which a move is unfinished.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Marked {
+    /// It is not opened.
+    Refused,
+    /// It is, by the move itself.
+    Taken,
 }
 
 /// The embedded store. Cheap to share; dropping the last one stops its writer.
@@ -79,8 +96,12 @@ impl std::fmt::Debug for SqliteStore {
 impl SqliteStore {
     /// Opens the file, brings its layout up to date and starts the writer.
     pub async fn open(options: Options) -> Result<Arc<Self>, OpenError> {
+        Self::open_even_if(Marked::Refused, options).await
+    }
+
+    pub(crate) async fn open_even_if(marked: Marked, options: Options) -> Result<Arc<Self>, OpenError> {
         let failed = |source| OpenError::Open { path: options.path.clone(), source };
-        migrate(&options).await?;
+        migrate(&options, marked).await?.close().await.map_err(failed)?;
         let connect = writing(&options);
         let mut connection = connect.connect().await.map_err(failed)?;
         let position = sqlx::query_scalar!("SELECT position FROM feed_counter")
@@ -101,14 +122,30 @@ impl SqliteStore {
     }
 }
 
-async fn migrate(options: &Options) -> Result<(), OpenError> {
+/// A connection that a move writes with.
+pub(crate) async fn connect_for_move(options: &Options) -> Result<SqliteConnection, OpenError> {
+    migrate(options, Marked::Taken).await
+}
+
+/// Whether something is being moved into this database.
+pub(crate) async fn is_marked(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?1)")
+        .bind(sunaba_store::transfer::MARK)
+        .fetch_one(connection)
+        .await
+}
+
+async fn migrate(options: &Options, marked: Marked) -> Result<SqliteConnection, OpenError> {
     let failed = |source| OpenError::Open { path: options.path.clone(), source };
     let mut connection = writing(options).busy_timeout(OPEN_BUSY_TIMEOUT).connect().await.map_err(failed)?;
+    if marked == Marked::Refused && is_marked(&mut connection).await.map_err(failed)? {
+        return Err(OpenError::Unfinished { path: options.path.clone() });
+    }
     MIGRATIONS
-        .run(&mut connection)
+        .run_direct(None, &mut connection, false)
         .await
         .map_err(|source| OpenError::Migrate { path: options.path.clone(), source })?;
-    connection.close().await.map_err(failed)
+    Ok(connection)
 }
 
 fn writing(options: &Options) -> SqliteConnectOptions {

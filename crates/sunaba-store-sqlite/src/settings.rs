@@ -1,10 +1,12 @@
 //! The store as a whole: whether it works, small named values, closing.
 
 use async_trait::async_trait;
+use sunaba_store::transfer::Source;
 use sunaba_store::{Result, Store};
 
 use crate::SqliteStore;
 use crate::fault::{Fault, told};
+use crate::transfer::Snapshot;
 use crate::unit::Unit;
 use crate::writer::Command;
 
@@ -68,6 +70,10 @@ impl Store for SqliteStore {
 
     async fn set_setting_once(&self, name: &str, value: &str) -> Result<String> {
         self.writer.run(SetOnce { name: name.to_owned(), value: value.to_owned() }).await
+    }
+
+    async fn read_whole(&self) -> Result<Box<dyn Source>> {
+        Ok(Box::new(Snapshot::take(&self.readers).await?))
     }
 
     async fn close(&self) {

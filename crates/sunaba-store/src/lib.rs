@@ -7,6 +7,7 @@
 //! Every write that changes state also writes its feed entry in the same
 //! transaction. Writers are handed the clock when the backend is opened.
 
+mod chain;
 mod error;
 mod events;
 mod feed;
@@ -17,10 +18,12 @@ mod registry;
 mod secrets;
 mod spending;
 mod tokens;
+pub mod transfer;
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
 
+pub use chain::{Walked, walk_chain};
 pub use error::{Error, Result};
 pub use events::{
     Append, AppendOutcome, Appended, EVENT_TYPES_MAX, EventPage, EventQuery, EventStore, LogHead, Noise,
@@ -71,6 +74,9 @@ pub trait Store:
 
     /// Sets it, unless it is set already; gives the value that holds.
     async fn set_setting_once(&self, name: &str, value: &str) -> Result<String>;
+
+    /// Everything there is, as it is at this moment, whatever is written meanwhile.
+    async fn read_whole(&self) -> Result<Box<dyn transfer::Source>>;
 
     /// Stops taking work, commits what was taken and closes.
     async fn close(&self);

@@ -62,6 +62,8 @@ pub(crate) enum Command {
     Doctor,
     /// Show every setting and where it comes from
     Config(ConfigArgs),
+    /// Move everything into another database, while no server runs
+    Migrate(MigrateArgs),
     /// Show everything at work on a small made-up repository
     Demo(DemoArgs),
 }
@@ -439,6 +441,21 @@ pub(crate) struct ConfigArgs {
     /// Print the reference page instead, in Markdown
     #[arg(long)]
     pub(crate) reference: bool,
+}
+
+/// `sunaba migrate`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The target must be empty. A move that broke off goes on where it was with the same command; \
+    until it is finished no server opens the target. The source is not changed."
+)]
+pub(crate) struct MigrateArgs {
+    /// What to move: sqlite:FILE, a data directory, or postgres://… [default: the data directory]
+    #[arg(long, value_name = "DATABASE")]
+    pub(crate) from: Option<String>,
+    /// Where to: postgres://… (with a password better as $DATABASE_URL, which no list of processes shows) or sqlite:FILE
+    #[arg(long, value_name = "DATABASE", env = "DATABASE_URL", hide_env = true)]
+    pub(crate) to: String,
 }
 
 /// `sunaba demo`

@@ -1,6 +1,7 @@
 //! The sunaba program: `serve` runs the server, everything else is a client of one.
 //!
-//! Only `serve` opens a data directory's database; every other command speaks HTTP.
+//! Only `serve`, and what is done while no server runs (`offline`), opens a data directory's database; every
+//! other command speaks HTTP.
 //!
 //! Architecture invariant: the client half (`client`, `commands`, `render`) and the server half
 //! (`serve`) meet only here and in what a server leaves in its data directory; `doctor` alone asks the
@@ -12,6 +13,7 @@ mod commands;
 mod config;
 mod demo;
 mod failure;
+mod offline;
 mod output;
 mod render;
 mod serve;
@@ -75,6 +77,10 @@ async fn dispatch(cli: Cli) -> Outcome {
         Command::Project(args) => commands::project::project(&context, args.command).await,
         Command::Doctor => Box::pin(commands::doctor::doctor(&context)).await,
         Command::Config(args) => commands::config::config(&context, &args),
+        Command::Migrate(args) => {
+            let data_dir = config::data_dir(&context.settings(&args::SettingArgs::default()));
+            Box::pin(offline::migrate::migrate(&data_dir, &args, context.json)).await
+        }
         Command::Demo(_) if context.names_data() || context.json => Err(Failure::usage(
             "demo keeps its server's data under --dir and answers people only; it takes neither --data nor --json",
         )),

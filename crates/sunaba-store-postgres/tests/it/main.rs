@@ -17,4 +17,6 @@ mod speed;
 #[cfg(test)]
 mod support;
 #[cfg(test)]
+mod transfer;
+#[cfg(test)]
 mod two_servers;

@@ -16,3 +16,5 @@ mod restart;
 mod speed;
 #[cfg(test)]
 mod support;
+#[cfg(test)]
+mod transfer;

@@ -23,6 +23,7 @@ pub mod registry;
 pub mod secrets;
 pub mod spending;
 pub mod terms;
+pub mod whole;
 mod world;
 
 pub use world::World;
@@ -80,6 +81,8 @@ macro_rules! conformance {
                 refuses_work_when_closed;
             random:
                 interleaved_writers_with_retries;
+            whole:
+                reads_one_moment;
         }
     };
     (@each $make:path; $($module:ident: $($case:ident),+;)+) => {

@@ -9,7 +9,7 @@ use super::tree::Database;
 const HIDDEN: &str = "***";
 
 /// Where rows are kept.
-pub(super) fn database(text: &str) -> Result<Database, String> {
+pub(crate) fn database(text: &str) -> Result<Database, String> {
     if is_postgres(text) {
         return postgres(text);
     }
@@ -50,7 +50,7 @@ pub(super) fn redis(text: &str) -> Result<SecretString, String> {
 
 /// The address as it may be shown. Works on what cannot be read as well, because that is shown in the error;
 /// where it is unclear what the password is, more is hidden.
-pub(super) fn without_password(text: &str) -> String {
+pub(crate) fn without_password(text: &str) -> String {
     if text.starts_with("sqlite:") {
         return text.to_owned();
     }

@@ -21,6 +21,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use self::keys::Shown;
+pub(crate) use address::{database, without_password};
 pub(crate) use keys::{KEYS, Key};
 pub(crate) use show::{reference, to_json, to_text};
 pub(crate) use tree::{AuthMode, Config, Database, LogFormat, ModelConfig};

@@ -10,7 +10,7 @@ mod bus;
 mod compose;
 mod elsewhere;
 mod gateway;
-mod lock;
+pub(crate) mod lock;
 mod logging;
 mod node;
 pub(crate) mod providers;

@@ -18,6 +18,7 @@ mod egress_question;
 mod end_to_end;
 #[path = "../shared/leavings.rs"]
 mod leavings;
+mod migrate;
 mod orderly_end;
 mod postgres;
 mod refusals;
