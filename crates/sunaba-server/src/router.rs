@@ -73,6 +73,7 @@ pub(crate) fn documented() -> OpenApiRouter<AppState> {
         .routes(routes!(blobs::upload::upload))
         .routes(routes!(blobs::fetch::fetch))
         .routes(routes!(live::ws::ws))
+        .routes(routes!(system::backup::backup))
         .routes(routes!(system::isolation::isolation))
         .routes(routes!(system::status::status))
         .routes(routes!(system::lost::lost))

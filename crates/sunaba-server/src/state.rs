@@ -8,6 +8,7 @@ use sunaba_nodes::Nodes;
 use sunaba_secrets::Secrets;
 use sunaba_store::Store;
 use sunaba_types::Clock;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -49,6 +50,8 @@ pub struct Parts {
     pub home: Option<Arc<dyn HomeDuties>>,
     /// Where hints and frames for outside subscribers go; none without Redis.
     pub bus: Option<Arc<dyn BusReport>>,
+    /// What a backup has in it; none when this node has no files.
+    pub backup: Option<sunaba_backup::Parts>,
     /// Parts that `/readyz` asks besides the store and the feed.
     pub ready_checks: Vec<Arc<dyn ReadyCheck>>,
     /// Numbers for `/metrics`; see [`crate::telemetry::install`].
@@ -79,6 +82,7 @@ impl Parts {
             nodes: None,
             home: None,
             bus: None,
+            backup: None,
             ready_checks: Vec::new(),
             metrics: None,
             shutdown,
@@ -106,6 +110,8 @@ pub struct Inner {
     pub(crate) liveness: Liveness,
     pub(crate) providers: Providers,
     pub(crate) tasks: TaskTracker,
+    /// One backup at a time.
+    pub(crate) backups: Arc<Semaphore>,
 }
 
 impl AppState {
@@ -122,6 +128,7 @@ impl AppState {
             liveness: Liveness::new(Arc::clone(&parts.store), Arc::clone(&parts.clock)),
             providers: Providers::new(parts.providers.clone()),
             tasks: TaskTracker::new(),
+            backups: Arc::new(Semaphore::new(1)),
             parts,
         }))
     }

@@ -1,9 +1,13 @@
 //! The command line: what may be asked, not how it is done.
 
+mod keeping;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sunaba_types::{EgressPreset, IsolationWanted};
+
+pub(crate) use self::keeping::{BackupArgs, MigrateArgs, RestoreArgs};
 
 /// Runs coding agents in isolated sandboxes on your own git repositories.
 #[derive(Debug, Parser)]
@@ -62,6 +66,10 @@ pub(crate) enum Command {
     Doctor,
     /// Show every setting and where it comes from
     Config(ConfigArgs),
+    /// Keep everything of a running server in one file
+    Backup(BackupArgs),
+    /// Restore a backup into an empty data directory, and an empty database if one is named
+    Restore(RestoreArgs),
     /// Move everything into another database, while no server runs
     Migrate(MigrateArgs),
     /// Show everything at work on a small made-up repository
@@ -441,21 +449,6 @@ pub(crate) struct ConfigArgs {
     /// Print the reference page instead, in Markdown
     #[arg(long)]
     pub(crate) reference: bool,
-}
-
-/// `sunaba migrate`
-#[derive(Debug, Args)]
-#[command(
-    after_help = "The target must be empty. A move that broke off goes on where it was with the same command; \
-    until it is finished no server opens the target. The source is not changed."
-)]
-pub(crate) struct MigrateArgs {
-    /// What to move: sqlite:FILE, a data directory, or postgres://… [default: the data directory]
-    #[arg(long, value_name = "DATABASE")]
-    pub(crate) from: Option<String>,
-    /// Where to: postgres://… (with a password better as $DATABASE_URL, which no list of processes shows) or sqlite:FILE
-    #[arg(long, value_name = "DATABASE", env = "DATABASE_URL", hide_env = true)]
-    pub(crate) to: String,
 }
 
 /// `sunaba demo`

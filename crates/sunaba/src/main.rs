@@ -77,6 +77,11 @@ async fn dispatch(cli: Cli) -> Outcome {
         Command::Project(args) => commands::project::project(&context, args.command).await,
         Command::Doctor => Box::pin(commands::doctor::doctor(&context)).await,
         Command::Config(args) => commands::config::config(&context, &args),
+        Command::Backup(args) => commands::backup::backup(&context, args).await,
+        Command::Restore(args) => {
+            let data_dir = config::data_dir(&context.settings(&args::SettingArgs::default()));
+            Box::pin(offline::restore::restore(&data_dir, &args, context.json)).await
+        }
         Command::Migrate(args) => {
             let data_dir = config::data_dir(&context.settings(&args::SettingArgs::default()));
             Box::pin(offline::migrate::migrate(&data_dir, &args, context.json)).await

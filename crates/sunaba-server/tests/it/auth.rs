@@ -108,6 +108,7 @@ async fn scopes_are_kept() {
     for caller in [&reader, &writer] {
         caller.get("/api/v1/tokens").await.expect_problem(403, "admin_only");
         caller.post("/api/v1/tokens", json!({"name": "x"})).await.expect_problem(403, "admin_only");
+        caller.get("/api/v1/system/backup").await.expect_problem(403, "admin_only");
     }
 }
 

@@ -1,6 +1,7 @@
 //! The client commands: each asks a server over HTTP and shows the answer, for people or as JSON.
 
 pub(crate) mod attach;
+pub(crate) mod backup;
 pub(crate) mod config;
 pub(crate) mod diff;
 pub(crate) mod doctor;

@@ -118,7 +118,7 @@ impl End {
     }
 }
 
-fn other(error: impl std::error::Error + Send + Sync + 'static) -> Failure {
+pub(super) fn other(error: impl std::error::Error + Send + Sync + 'static) -> Failure {
     Failure::Other(error.into())
 }
 

@@ -18,7 +18,8 @@ pub(crate) async fn migrate(data_dir: &Path, args: &MigrateArgs, json: bool) -> 
     if from.shown() == to.shown() {
         return Err(Failure::usage("--from and --to are the same"));
     }
-    let _locks = (from.lock()?, to.lock()?);
+    let _from = from.lock()?;
+    let _to = if to.dir() == from.dir() { None } else { to.lock()? };
     let store = from.open().await?;
     output::note(&format!("moving {} to {}", from.shown(), to.shown()));
     let moved = carry(&*store, &to).await;
@@ -67,7 +68,7 @@ impl Told {
     }
 }
 
-fn words(verified: &Verified) -> String {
+pub(super) fn words(verified: &Verified) -> String {
     let counts: Vec<String> =
         verified.tables.iter().map(|sum| format!("{} {}", sum.table.name, sum.rows)).collect();
     format!(
@@ -78,7 +79,7 @@ fn words(verified: &Verified) -> String {
     )
 }
 
-fn as_json(verified: &Verified) -> serde_json::Value {
+pub(super) fn as_json(verified: &Verified) -> serde_json::Value {
     let tables: serde_json::Map<_, _> =
         verified.tables.iter().map(|sum| (sum.table.name.to_owned(), sum.rows.into())).collect();
     json!({ "tables": tables, "events": verified.events, "sandboxes": verified.sandboxes, "ok": true })

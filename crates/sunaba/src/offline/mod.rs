@@ -5,3 +5,4 @@
 
 mod end;
 pub(crate) mod migrate;
+pub(crate) mod restore;

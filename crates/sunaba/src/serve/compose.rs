@@ -115,6 +115,14 @@ impl<'a> Basis<'a> {
         parts.secrets = Some(self.secrets.clone());
         parts.nodes = Some(nodes.clone());
         parts.home = Some(Arc::new(Duties(self.home.clone())));
+        parts.backup = Some(sunaba_backup::Parts {
+            store: Arc::clone(&self.store),
+            blobs: config.data_dir.join("blobs"),
+            mirrors: self.home.git_root.clone(),
+            locks: Arc::clone(&self.home.git_locks),
+            node_id: Some(nodes.me().to_string()),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        });
         parts.metrics = Some(sunaba_server::telemetry::install());
         parts
     }

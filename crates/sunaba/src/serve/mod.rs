@@ -93,7 +93,7 @@ pub(crate) async fn run(outside: &Outside, json: bool) -> Outcome {
     }
 }
 
-fn make_private_dir(dir: &Path) -> Outcome<()> {
+pub(crate) fn make_private_dir(dir: &Path) -> Outcome<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|error| {
         Failure::other(format!("cannot make the data directory {}: {error}", dir.display()))
     })?;

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails right there")]
 
+mod backup;
 mod config;
 /// The kit's own file, without the server that the rest of the kit is built with.
 #[path = "../../../sunaba-testkit/src/docker.rs"]

@@ -60,7 +60,11 @@ async fn a_server_goes_on_where_it_was_on_postgres() {
     assert!(logs.expect_code(0).stdout.contains("kept \u{1f980}"), "{}", logs.stdout);
     server.post_event("ext-1", "agent.message", json!({ "content": "more" })).await;
     let verified = server.run(&["verify", "--all"]);
-    assert!(verified.expect_code(0).stdout.contains("ext-1: 2 events, the chain holds"), "{}", verified.stdout);
+    assert!(
+        verified.expect_code(0).stdout.contains("ext-1: 2 events, the chain holds"),
+        "{}",
+        verified.stdout
+    );
 }
 
 #[test]

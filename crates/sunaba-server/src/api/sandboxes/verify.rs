@@ -7,10 +7,10 @@ use sunaba_types::SandboxId;
 use sunaba_types::chain::hex;
 use utoipa::ToSchema;
 
+use crate::AppState;
 use crate::api::{ApiResult, ok};
 use crate::auth::{Reader, visible_sandbox};
 use crate::extract::IdPath;
-use crate::AppState;
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Verification {
