@@ -160,18 +160,19 @@ impl BlobFiles {
         }
     }
 
-    /// The bytes of a blob; `None` if no node has it. Fails while a node that may have it is away.
-    pub async fn read(&self, hash: &BlobHash) -> io::Result<Option<Vec<u8>>> {
+    /// The bytes of a blob; `None` if no node has it. Waits so long for a node that may have it and is away.
+    pub async fn read(&self, hash: &BlobHash, patience: Duration) -> io::Result<Option<Vec<u8>>> {
         match self.read_here(hash).await? {
-            None if self.bring(hash).await? => self.read_here(hash).await,
+            None if self.bring(hash, patience).await? => self.read_here(hash).await,
             read => Ok(read),
         }
     }
 
     /// Brings a blob here from another node and keeps it. Whether it is here now.
-    async fn bring(&self, hash: &BlobHash) -> io::Result<bool> {
+    async fn bring(&self, hash: &BlobHash, patience: Duration) -> io::Result<bool> {
         let Some(nodes) = &self.elsewhere else { return Ok(false) };
-        let found = nodes.find_blob(hash).await.map_err(|error| io::Error::other(error.to_string()))?;
+        let found = nodes.patiently(patience, || nodes.find_blob(hash)).await;
+        let found = found.map_err(|error| io::Error::other(error.to_string()))?;
         let Some(bytes) = found else { return Ok(false) };
         self.put(bytes).await.map_err(|error| io::Error::other(error.to_string()))?;
         Ok(true)
@@ -189,7 +190,7 @@ impl BlobFiles {
     /// An open file and its size; `None` if no node has it. Fails while a node that may have it is away.
     pub async fn open(&self, hash: &BlobHash) -> io::Result<Option<(fs::File, u64)>> {
         match self.open_here(hash).await? {
-            None if self.bring(hash).await? => self.open_here(hash).await,
+            None if self.bring(hash, Duration::ZERO).await? => self.open_here(hash).await,
             opened => Ok(opened),
         }
     }

@@ -4,6 +4,7 @@
 //! last byte of that on the work is done in a task of its own: a client that goes
 //! away at any moment leaves no reservation unsettled and no call unrecorded.
 
+use std::io;
 use std::time::Instant;
 
 use axum::response::{IntoResponse, Response};
@@ -256,7 +257,15 @@ async fn source_for(
         let hash = BlobHash::parse(name)
             .ok_or_else(|| Refusal::invalid(format!("script:{name} names no stored script")))?;
         let loaded = state.config.scripts.load(&hash).await;
-        loaded.map_err(|error| Refusal::invalid(format!("the script {hash} cannot be read: {error}")))?
+        loaded.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                Refusal::invalid(format!("the script {hash} cannot be read: no node has it"))
+            }
+            _ => {
+                tracing::warn!(sandbox_id = %sandbox.id, %hash, %error, "a script cannot be read");
+                Refusal::unavailable()
+            }
+        })?
     };
     let script = Script::parse(&bytes);
     Ok(Source::Script(script.map_err(|error| Refusal::invalid(format!("the script is wrong: {error}")))?))

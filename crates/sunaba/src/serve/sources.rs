@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -17,6 +18,9 @@ const OUTPUT_MAX_BYTES: u64 = 256 * 1024 * 1024;
 /// How much of it is read at once.
 const OUTPUT_PIECE_BYTES: usize = 1024 * 1024;
 
+/// How long a call waits for a node that has its script and is away: as long as the bridge waits for this one.
+const HELD_FOR: Duration = Duration::from_secs(60 * 60);
+
 /// Scripts are blobs.
 #[derive(Debug)]
 pub(super) struct BlobScripts(pub(super) BlobFiles);
@@ -24,7 +28,7 @@ pub(super) struct BlobScripts(pub(super) BlobFiles);
 #[async_trait]
 impl ScriptSource for BlobScripts {
     async fn load(&self, hash: &BlobHash) -> io::Result<Vec<u8>> {
-        self.0.read(hash).await?.ok_or_else(|| io::ErrorKind::NotFound.into())
+        self.0.read(hash, HELD_FOR).await?.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 
