@@ -3,23 +3,25 @@
 //! What is at a provider without a living row is deleted; a row that should have a sandbox and has none fails
 //! with the reason. A provider or a store that does not answer decides nothing.
 
-use std::collections::HashSet;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use sunaba_sandbox::{Provider, Status};
 use sunaba_store::{HeldBy, SandboxFilter};
-use sunaba_types::{SandboxId, SandboxState};
+use sunaba_types::{Sandbox, SandboxId, SandboxState};
+use tokio::time::Instant;
 
 use crate::watch::{LIVING, LOOK_MAX};
 use crate::{Parts, driver, setup};
 
 /// One comparison of everything.
-pub(crate) async fn reconcile(parts: &Parts) {
+pub(crate) async fn reconcile(parts: &Parts, seen: &SeenWaiting) {
     for provider in parts.providers.values() {
         remove_leftovers(parts, provider).await;
         fail_rows_without_a_sandbox(parts, provider).await;
     }
-    fail_what_waited_too_long(parts).await;
+    fail_what_waited_too_long(parts, seen).await;
     clear_layers(parts).await;
 }
 
@@ -86,8 +88,30 @@ async fn fail_rows_without_a_sandbox(parts: &Parts, provider: &Arc<dyn Provider>
     }
 }
 
+/// How long this process must itself have seen a sandbox wait before it believes that it waited too long: a clock
+/// that jumped, here or where the row was written, makes nothing old.
+pub(crate) const SEEN_FOR: Duration = Duration::from_secs(15 * 60);
+
+/// What waits, and since when this process sees it wait.
+#[derive(Debug, Default)]
+pub(crate) struct SeenWaiting(Mutex<HashMap<SandboxId, Instant>>);
+
+impl SeenWaiting {
+    /// Notes what waits now, forgets the rest, and says how long each was seen.
+    fn note(&self, rows: Vec<Sandbox>) -> Vec<(Sandbox, Duration)> {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::take(&mut *seen);
+        let noted = rows.into_iter().map(|row| {
+            let since = before.get(&row.id).copied().unwrap_or_else(Instant::now);
+            seen.insert(row.id.clone(), since);
+            (row, since.elapsed())
+        });
+        noted.collect()
+    }
+}
+
 /// Fails what was never begun, whatever it waits for: its turn, or a provider that no server has any more.
-async fn fail_what_waited_too_long(parts: &Parts) {
+async fn fail_what_waited_too_long(parts: &Parts, seen: &SeenWaiting) {
     let filter =
         SandboxFilter { states: vec![SandboxState::Pending], limit: LOOK_MAX, ..SandboxFilter::default() };
     let rows = match parts.store.list_sandboxes(filter).await {
@@ -98,9 +122,10 @@ async fn fail_what_waited_too_long(parts: &Parts) {
         }
     };
     let most = parts.settings.pending_deadline;
-    for row in rows {
+    for (row, seen_for) in seen.note(rows) {
         let waited = parts.clock.now().duration_since(row.state_entered_at).as_secs();
-        if row.provider == "external" || u64::try_from(waited).unwrap_or(0) < most.as_secs() {
+        let is_young = u64::try_from(waited).unwrap_or(0) < most.as_secs() || seen_for < SEEN_FOR.min(most);
+        if row.provider == "external" || is_young {
             continue;
         }
         let elsewhere = parts.nodes.others_have(&row.provider).await.unwrap_or(true);
@@ -139,9 +164,7 @@ pub(crate) async fn unknown_providers(parts: &Parts) -> HashSet<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use sunaba_types::TaskState;
+    use sunaba_types::{FakeClock, TaskState};
 
     use super::*;
     use crate::made::{parts, sandbox};
@@ -150,17 +173,29 @@ mod tests {
     async fn nothing_is_pending_for_ever() {
         let dir = tempfile::tempdir().unwrap();
         let mut parts = parts(dir.path()).await;
-        let waiting = sandbox(&parts).await;
+        let (waiting, seen) = (sandbox(&parts).await, SeenWaiting::default());
         let row = async |parts: &Parts| parts.store.find_sandbox(&waiting.id).await.unwrap().unwrap();
-        reconcile(&parts).await;
+        reconcile(&parts, &seen).await;
         assert_eq!(row(&parts).await.state, SandboxState::Pending, "a provider may come back within a day");
         parts.settings.pending_deadline = Duration::ZERO;
-        reconcile(&parts).await;
+        reconcile(&parts, &seen).await;
         let ended = row(&parts).await;
         assert_eq!(ended.state, SandboxState::Failed);
         let words = ended.reason.unwrap_or_default();
         assert!(words.contains("to be started; no server here has the provider local"), "{words}");
         let task = parts.store.find_task(&waiting.task_id.unwrap()).await.unwrap().unwrap();
         assert_eq!(task.status, TaskState::Failed, "its task does not wait either");
+    }
+
+    #[tokio::test]
+    async fn a_clock_that_jumps_makes_nothing_old() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut parts = parts(dir.path()).await;
+        let waiting = sandbox(&parts).await;
+        let in_two_days = parts.clock.now() + Duration::from_secs(48 * 3600);
+        parts.clock = Arc::new(FakeClock::at(in_two_days));
+        reconcile(&parts, &SeenWaiting::default()).await;
+        let row = parts.store.find_sandbox(&waiting.id).await.unwrap().unwrap();
+        assert_eq!(row.state, SandboxState::Pending);
     }
 }

@@ -16,6 +16,7 @@ use crate::bring_up::Gates;
 use crate::driver::{self, Driver};
 use crate::lost::Watchman;
 use crate::placement::{self, COURTESY};
+use crate::reconcile::{SEEN_FOR, SeenWaiting};
 use crate::record::record;
 use crate::{Parts, capacity, reconcile};
 
@@ -61,6 +62,8 @@ pub struct Orchestrator {
     watchman: JoinSet<()>,
     /// Providers whose rows are left alone, once it was said.
     left_alone: Arc<Mutex<HashSet<String>>>,
+    /// What nobody has begun yet, as the comparisons saw it.
+    seen_waiting: Arc<SeenWaiting>,
     /// Compares beside the loop: what is slow to delete must not hold up a start or a stop.
     sweeper: JoinSet<()>,
 }
@@ -82,6 +85,7 @@ impl Orchestrator {
             free: HashMap::new(),
             watchman: JoinSet::new(),
             left_alone: Arc::default(),
+            seen_waiting: Arc::default(),
             sweeper: JoinSet::new(),
         }
     }
@@ -121,9 +125,10 @@ impl Orchestrator {
         while self.sweeper.try_join_next().is_some() {}
         if self.sweeper.is_empty() {
             let (parts, left_alone) = (Arc::clone(&self.parts), Arc::clone(&self.left_alone));
+            let seen = Arc::clone(&self.seen_waiting);
             self.sweeper.spawn(async move {
                 let began = std::time::Instant::now();
-                reconcile::reconcile(&parts).await;
+                reconcile::reconcile(&parts, &seen).await;
                 parts.nodes.loops().round("reconcile", began, true);
                 for name in reconcile::unknown_providers(&parts).await {
                     let mut said = left_alone.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -234,7 +239,7 @@ impl Orchestrator {
         let nodes = self.parts.nodes.list().await.unwrap_or_default();
         if let Some(lack) = capacity::lack(&self.parts.settings, self.seats.len()) {
             if known_for >= WAITING_IS_SAID_AFTER || !has_others(&nodes, &self.parts) {
-                self.wait(&sandbox, lack).await;
+                self.wait(&sandbox, lack, known_for).await;
             }
             return;
         }
@@ -267,10 +272,10 @@ impl Orchestrator {
     }
 
     /// Leaves a sandbox pending, says once why, and fails it when it waited too long.
-    async fn wait(&mut self, sandbox: &Sandbox, lack: String) {
+    async fn wait(&mut self, sandbox: &Sandbox, lack: String, known_for: Duration) {
         let waited = self.parts.clock.now().duration_since(sandbox.created_at);
         let most = self.parts.settings.pending_deadline;
-        if u64::try_from(waited.as_secs()).unwrap_or(0) >= most.as_secs() {
+        if u64::try_from(waited.as_secs()).unwrap_or(0) >= most.as_secs() && known_for >= SEEN_FOR.min(most) {
             let words = format!("it waited {} h for its turn: {lack}", most.as_secs() / 3600);
             driver::fail(&self.parts, &sandbox.id, &words).await;
             return;

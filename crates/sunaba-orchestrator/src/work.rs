@@ -67,11 +67,25 @@ pub(crate) async fn lay_base(parts: &Parts, sandbox: &Sandbox, work: &Work) -> R
     Ok(Base { mirror, branch, commit, is_of_source })
 }
 
-/// This node's own copy of a mirror that another node has, as it is now. Sandboxes borrow its objects.
+/// This node's own copy of a mirror that another node has, as it is now. Sandboxes borrow its objects. A home that
+/// goes away in between is waited for.
 async fn replica(parts: &Parts, project: &Project, home: &NodeId) -> Result<Mirror, Error> {
-    let address = parts.nodes.address_of(home).await?;
+    let brought = || async {
+        let address = parts.nodes.address_of(home).await?;
+        match bring_replica(parts, project, &address).await {
+            Err(Error::Git(error)) => {
+                Err(sunaba_nodes::Error::Away { node: home.clone(), why: error.to_string() })
+            }
+            brought => Ok(brought),
+        }
+    };
+    parts.nodes.patiently(parts.settings.git_patience, brought).await?
+}
+
+async fn bring_replica(parts: &Parts, project: &Project, address: &str) -> Result<Mirror, Error> {
     let source = format!("{address}{PREFIX}/git/{}", project.id);
     let token = parts.nodes.token().expose_secret().into();
+    // Not held while the home is waited for: others need it too.
     let _guard = parts.home.lock(&project.id).await?;
     let mirror = Mirror::ensure(parts.home.mirror_path(&project.id), &source).await?;
     let mirror = mirror.with_credential(Some(Credential::of_node(token)));
