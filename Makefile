@@ -14,11 +14,14 @@ build:
 test: setup-test ## everything CI runs, with the counts at the end
 	cargo run --quiet --profile $(PROFILE) -p xtask -- test
 
-soak: setup build ## the fault and random suites for hours instead of a minute
+soak: setup-test build ## the fault and random suites for hours instead of a minute
 	SUNABA_BUSY_SECONDS=60 SUNABA_KILLS=$${SUNABA_KILLS:-50} \
 	SUNABA_SANDBOX_KILLS=$${SUNABA_SANDBOX_KILLS:-500} SUNABA_SANDBOX_SECONDS=$${SUNABA_SANDBOX_SECONDS:-1800} \
 	SUNABA_CONTAINER_KILLS=$${SUNABA_CONTAINER_KILLS:-100} SUNABA_CONTAINER_SECONDS=$${SUNABA_CONTAINER_SECONDS:-1800} \
-	cargo test --profile $(PROFILE) -p sunaba -p sunaba-store-sqlite -- --nocapture kill busy
+	SUNABA_CLUSTER_KILLS=$${SUNABA_CLUSTER_KILLS:-1000} SUNABA_CLUSTER_SECONDS=$${SUNABA_CLUSTER_SECONDS:-7200} \
+	SUNABA_RECONNECTS=$${SUNABA_RECONNECTS:-10000} \
+	SUNABA_AWAY_SECONDS=$${SUNABA_AWAY_SECONDS:-600} SUNABA_AWAY_SANDBOXES=$${SUNABA_AWAY_SANDBOXES:-20} \
+	cargo test --profile $(PROFILE) -p sunaba -p sunaba-store-sqlite -- --nocapture kill busy cluster
 
 bench: setup-test release ## the speeds of the design, beside the limits of what they stand on; BENCH="--only pg-ingest"
 	cargo run --quiet --release -p sunaba-bench -- $(BENCH)

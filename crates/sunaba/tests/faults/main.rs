@@ -4,6 +4,7 @@
 //! `SUNABA_KILLS` says how many kills (5 unless told), `SUNABA_SEED` repeats a run.
 
 mod api;
+mod cluster;
 mod dockerd;
 mod kill;
 #[path = "../shared/leavings.rs"]

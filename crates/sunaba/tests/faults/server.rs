@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use nix::sys::signal::{Signal, kill};
@@ -12,6 +12,9 @@ use tokio::process::{Child, Command};
 
 use crate::api::http_client;
 use crate::leavings;
+
+/// How long a start may take, also beside other work.
+const START_LIMIT: Duration = Duration::from_secs(30);
 
 /// A server under attack.
 pub(crate) struct Server {
@@ -49,17 +52,37 @@ impl Server {
         Ok(std::fs::read_to_string(self.data.join("admin-token"))?.trim().to_owned())
     }
 
+    /// Its data directory.
+    pub(crate) fn data(&self) -> &Path {
+        &self.data
+    }
+
     /// Ends it without warning and starts it again on the same data and port.
     pub(crate) async fn kill_and_restart(&mut self) -> anyhow::Result<()> {
-        self.child.kill().await.context("kill -9")?;
+        self.kill().await?;
+        self.restart().await
+    }
+
+    /// Ends it without warning.
+    pub(crate) async fn kill(&mut self) -> anyhow::Result<()> {
+        self.child.kill().await.context("kill -9")
+    }
+
+    /// Starts it again, after its end, on the same data and port.
+    pub(crate) async fn restart(&mut self) -> anyhow::Result<()> {
         self.child = spawn(&self.data, self.port, &self.environment)?;
         self.wait_until_ready().await
     }
 
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        let pid = self.child.id().context("it runs")?;
+        Ok(kill(Pid::from_raw(pid.try_into()?), signal)?)
+    }
+
     /// Ends it in order.
     pub(crate) async fn stop(&mut self) -> anyhow::Result<()> {
-        let pid = self.child.id().context("it runs")?;
-        kill(Pid::from_raw(pid.try_into()?), Signal::SIGTERM)?;
+        self.signal(Signal::SIGTERM)?;
         let status = tokio::time::timeout(Duration::from_secs(30), self.child.wait()).await??;
         ensure!(status.success(), "the server ended with {status}");
         Ok(())
@@ -67,8 +90,10 @@ impl Server {
 
     async fn wait_until_ready(&mut self) -> anyhow::Result<()> {
         let client = http_client();
-        for _ in 0..400 {
-            if let Ok(answer) = client.get(format!("{}/readyz", self.url())).send().await
+        let began = Instant::now();
+        while began.elapsed() < START_LIMIT {
+            let asked = client.get(format!("{}/readyz", self.url())).timeout(START_LIMIT).send();
+            if let Ok(answer) = asked.await
                 && answer.status().is_success()
             {
                 return Ok(());
@@ -79,7 +104,10 @@ impl Server {
             }
             tokio::time::sleep(Duration::from_millis(25)).await;
         }
-        bail!("the server was not ready within 10 s")
+        let log = std::fs::read_to_string(self.data.join("serve-test.log")).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        let tail = lines[lines.len().saturating_sub(20)..].join("\n");
+        bail!("the server was not ready within {START_LIMIT:?}\n{tail}")
     }
 }
 

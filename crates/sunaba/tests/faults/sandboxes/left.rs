@@ -14,22 +14,28 @@ pub(super) async fn leftovers(
     ids: &[String],
     world: &World,
 ) -> anyhow::Result<Vec<String>> {
-    let mut left = leavings::left(data);
+    let mut left = on_this_machine(data, ids);
     for id in ids {
         let row = api.get(&format!("/api/v1/sandboxes/{id}")).await?;
         if !has_ended(&row) {
             left.push(format!("row {id} is {}", row["state"]));
         }
     }
-    left.extend(directories(data, ids));
-    left.extend(processes_of(ids));
-    let mounts = std::fs::read_to_string("/proc/self/mounts")?;
-    left.extend(mounts.lines().filter(|line| speaks_of(ids, line)).map(|line| format!("mount {line}")));
     if let World::Docker(daemon) = world {
         left.extend(daemon.containers()?.into_iter().map(|id| format!("container {id}")));
         left.extend(daemon.volumes()?.into_iter().map(|name| format!("volume {name}")));
     }
     Ok(left)
+}
+
+/// Everything of a data directory and of these sandboxes on this machine.
+pub(crate) fn on_this_machine(data: &Path, ids: &[String]) -> Vec<String> {
+    let mut left = leavings::left(data);
+    left.extend(directories(data, ids));
+    left.extend(processes_of(ids));
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    left.extend(mounts.lines().filter(|line| speaks_of(ids, line)).map(|line| format!("mount {line}")));
+    left
 }
 
 fn speaks_of(ids: &[String], text: &str) -> bool {

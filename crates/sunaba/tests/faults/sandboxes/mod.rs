@@ -6,7 +6,7 @@
 //! however many were done (60 unless told); `SUNABA_CONTAINER_KILLS` (6) and `SUNABA_CONTAINER_SECONDS` (12) say
 //! the same for containers. `SUNABA_SEED` repeats a run.
 
-mod left;
+pub(crate) mod left;
 pub(crate) mod victims;
 
 use std::collections::{BTreeMap, BTreeSet};
