@@ -43,6 +43,8 @@ pub struct Settings {
     pub root_fs: Option<String>,
     /// How many processes and threads a sandbox may have.
     pub pids: u32,
+    /// Whether sandboxes that wait are taken up here; what this node holds is looked after in any case.
+    pub takes_up: bool,
     /// How many sandboxes may be brought up at once.
     pub concurrent_starts: usize,
     /// How many setup commands may run at once.
@@ -88,6 +90,7 @@ impl Settings {
             default_egress: Egress::default(),
             root_fs: None,
             pids: 4096,
+            takes_up: true,
             concurrent_starts: 8,
             concurrent_setups: 2,
             max_sandboxes: 200,

@@ -198,11 +198,13 @@ impl Orchestrator {
 
     async fn living(&self) -> sunaba_store::Result<Vec<Sandbox>> {
         let mut living = Vec::new();
+        let me = self.parts.nodes.me().clone();
+        let held_by = if self.parts.settings.takes_up { HeldBy::NodeOrNobody(me) } else { HeldBy::Node(me) };
         for name in self.parts.providers.keys() {
             let filter = SandboxFilter {
                 states: LIVING.to_vec(),
                 provider: Some(name.clone()),
-                held_by: Some(HeldBy::NodeOrNobody(self.parts.nodes.me().clone())),
+                held_by: Some(held_by.clone()),
                 limit: LOOK_MAX,
                 ..SandboxFilter::default()
             };

@@ -108,7 +108,7 @@ pub(crate) const KEYS: &[Key] = &[
         env: &["SUNABA_ROLES"],
         flag: Some("roles"),
         default: Some("api,orchestrator"),
-        help: "What this process does, with a comma between: `api` answers people and programs (without it they get 503 `role_not_here`; sandboxes and health are always answered), `orchestrator` starts sandboxes and looks after them.",
+        help: "What this process does, with a comma between: `api` answers people and programs (without it they get 503 `role_not_here`; sandboxes and health are always answered), `orchestrator` starts sandboxes (without it what this server began earlier is still looked after).",
         apply: |config, text| set(&mut config.roles, roles(text)),
         ..PLAIN
     },

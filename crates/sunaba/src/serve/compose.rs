@@ -35,7 +35,7 @@ pub(super) struct Parts {
     serving: BoxFuture<'static, std::io::Result<()>>,
     doors: Doors,
     gateway: GatewayState,
-    orchestrator: Option<Orchestrator>,
+    orchestrator: Orchestrator,
     providers: Providers,
     heart: Heart,
     bus: Option<sunaba_bus::Service>,
@@ -169,10 +169,10 @@ impl Parts {
         let doors = Doors::new(router.clone(), stop.clone()).with_egress(egress);
         state.tunnels.lead_to(doors.clone());
         let ways = ServerDoors { doors: doors.clone(), tunnels: state.tunnels.clone() };
-        let orchestrator = config.roles.orchestrator.then(|| {
+        if config.roles.orchestrator {
             say_isolation(&basis.providers);
-            basis.orchestrator(&ways)
-        });
+        }
+        let orchestrator = basis.orchestrator(&ways);
         let serving = Box::pin(sunaba_server::serve(listener, router, stop.clone()));
         let Basis { store, providers, .. } = basis;
         Ok(Self { store, state, serving, doors, gateway, orchestrator, providers, heart, bus })
@@ -188,9 +188,7 @@ impl Parts {
                 tracing::error!(%error, "the listener failed");
             }
         });
-        if let Some(orchestrator) = orchestrator {
-            tasks.spawn(orchestrator.run(stop.clone()));
-        }
+        tasks.spawn(orchestrator.run(stop.clone()));
         if let Some(bus) = bus {
             tasks.spawn(bus.run(stop.clone()));
         }
@@ -267,6 +265,8 @@ fn orchestrator_settings(config: &Config) -> sunaba_orchestrator::Settings {
         default_egress: Egress { preset: config.egress.default, allow: Vec::new() },
         root_fs: config.sandbox.root_fs.as_ref().map(|path| path.to_string_lossy().into_owned()),
         pids: config.sandbox.pids,
+        // A server that had the role and lost it still ends well what it began.
+        takes_up: config.roles.orchestrator,
         disk_free_bytes: disk_free_bytes(config),
         max_sandboxes: usize::try_from(set.max_sandboxes).unwrap_or(usize::MAX),
         heartbeat_seconds: u64::from(set.heartbeat_seconds),
