@@ -55,8 +55,9 @@ pub fn router_for_nodes(state: GatewayState) -> Router {
         .layer(from_fn_with_state(bound, admission::bound))
         .route_layer(from_fn(git::know_caller));
     Router::new()
-        .route("/git/{project}/info/refs", get(git::replica_refs))
-        .route("/git/{project}/git-upload-pack", post(git::replica_pack))
+        .route("/nodes/{node}/git/{project}/info/refs", get(git::replica_refs))
+        .route("/nodes/{node}/git/{project}/git-upload-pack", post(git::replica_pack))
+        .route_layer(from_fn_with_state(state.clone(), git::be_meant))
         .layer(DefaultBodyLimit::disable())
         .merge(passed_on)
         .with_state(state)

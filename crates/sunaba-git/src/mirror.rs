@@ -250,6 +250,11 @@ impl Mirror {
         }
     }
 
+    /// The commit that a branch made for a sandbox started from; none if it is no such branch.
+    pub async fn branch_start(&self, name: &str) -> Result<Option<String>> {
+        Ok(self.refs("refs/owned/").await?.remove(name))
+    }
+
     async fn is_owned(&self, name: &str) -> Result<bool> {
         Ok(self.refs("refs/owned/").await?.contains_key(name))
     }

@@ -14,13 +14,15 @@ use serde::de::DeserializeOwned;
 use sunaba_types::{BlobHash, NodeId};
 use tokio::time::Instant;
 
-use crate::wire::{PREFIX, Problem};
+use crate::wire::{NODE_HEADER, PREFIX, Problem};
 use crate::{Error, Nodes};
 
 /// Between two tries.
 const RETRY: Duration = Duration::from_millis(250);
 /// How long a blob of the largest size may take between two nodes.
 const BLOB_PATIENCE: Duration = Duration::from_secs(60);
+/// How long a node may take to say that it is there.
+const REACH_PATIENCE: Duration = Duration::from_secs(5);
 /// Most bytes of an answer that is kept whole.
 const ANSWER_MAX_BYTES: usize = 80 * 1024 * 1024;
 
@@ -48,7 +50,14 @@ impl Nodes {
     ) -> Result<reqwest::RequestBuilder, Error> {
         let address = self.address_of(node).await?;
         let request = self.0.http.request(method, format!("{address}{PREFIX}{path}"));
+        let request = request.header(NODE_HEADER, node.as_str());
         Ok(request.bearer_auth(self.0.token.expose_secret()))
+    }
+
+    /// Whether a node answers now.
+    pub async fn reach(&self, node: &NodeId) -> Result<(), Error> {
+        let request = self.ask(node, Method::GET, "/node").await?.timeout(REACH_PATIENCE);
+        self.send(node, request).await.map(drop)
     }
 
     /// Sends a request; an answer that is an error becomes one here.

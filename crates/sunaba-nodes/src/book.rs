@@ -16,8 +16,10 @@ const GOOD_FOR: Duration = Duration::from_secs(2);
 const HOMES_MAX: usize = 10_000;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Between two pieces of an answer.
-const READ_TIMEOUT: Duration = Duration::from_secs(600);
+/// Between two pieces of an answer, and before its first: a mirror may take long to be refreshed.
+const READ_TIMEOUT: Duration = Duration::from_secs(35 * 60);
+/// A machine that vanished is noticed by this, however long an answer may take.
+const KEEPALIVE: Duration = Duration::from_secs(15);
 
 /// Where something is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +57,7 @@ impl Nodes {
         let http = reqwest::Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
             .read_timeout(READ_TIMEOUT)
+            .tcp_keepalive(KEEPALIVE)
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
             .build()?;
@@ -110,8 +113,9 @@ impl Nodes {
     pub async fn home_of(&self, project: &ProjectId) -> Result<Where, Error> {
         let known = self.0.homes.lock().unwrap_or_else(PoisonError::into_inner).get(project).cloned();
         let home = match known {
-            Some(home) => home,
-            None => {
+            // A home that was given up may be another's by now.
+            Some(home) if home == self.0.me || !self.is_lost(&home).await? => home,
+            _ => {
                 let home = self.0.store.ensure_home(project, &self.0.me).await?;
                 let mut homes = self.0.homes.lock().unwrap_or_else(PoisonError::into_inner);
                 if homes.len() >= HOMES_MAX {
@@ -122,6 +126,17 @@ impl Nodes {
             }
         };
         Ok(self.place(&home))
+    }
+
+    async fn is_lost(&self, node: &NodeId) -> Result<bool, Error> {
+        let nodes = self.list().await?;
+        Ok(nodes.iter().any(|other| other.report.id == *node && other.lost_at.is_some()))
+    }
+
+    /// Which node has a project's mirror, if any has; asking changes nothing.
+    pub async fn known_home(&self, project: &ProjectId) -> Result<Option<Where>, Error> {
+        let project = self.0.store.find_project(project).await?;
+        Ok(project.and_then(|project| project.home_node).map(|home| self.place(&home)))
     }
 
     /// Whether a node is this one.

@@ -5,6 +5,8 @@ use sunaba_types::Outcome;
 
 /// Where the routes for other nodes begin.
 pub const PREFIX: &str = "/internal/v1";
+/// Says which node is meant: an address may have come to belong to another one.
+pub const NODE_HEADER: &str = "x-sunaba-node";
 /// Says for which attempt a sandbox's git request is passed on.
 pub const ATTEMPT_HEADER: &str = "x-sunaba-attempt";
 /// Says for which project.

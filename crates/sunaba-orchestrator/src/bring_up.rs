@@ -55,10 +55,11 @@ struct Decided {
 impl BringUp<'_> {
     /// Makes the branch, the clone, the token and the door, and starts the worker.
     pub(crate) async fn run(&self) -> Result<(), Error> {
+        let work = work::find(self.parts, self.sandbox).await?;
+        work::wait_for_home(self.parts, &work.project.id).await?;
         let (decided, prepared) = {
             let _permit = self.gates.starts.acquire().await;
             self.begin().await?;
-            let work = work::find(self.parts, self.sandbox).await?;
             let request = policy::create_request(&self.parts.settings, self.sandbox, &work.project);
             self.provider.fetch(&request).await?;
             // Neither needs the other, and each takes its time: git its programs, the provider its disk. Both are

@@ -10,8 +10,8 @@ use std::time::Duration;
 use sunaba_git::{Credential, Mirror, ProjectLocks, publish_branch};
 use sunaba_nodes::wire::{Ground, Published};
 use sunaba_secrets::Secrets;
-use sunaba_store::Store;
-use sunaba_types::{Outcome, Project, ProjectId, Sandbox, SandboxId, Ticket, TicketId};
+use sunaba_store::{SandboxChange, Store};
+use sunaba_types::{Outcome, Project, ProjectId, Sandbox, SandboxId, Ticket};
 
 use crate::Error;
 use crate::patience::patiently;
@@ -45,8 +45,12 @@ impl Home {
         Ok(self.git_locks.lock_within(project.as_str(), self.git_patience).await?)
     }
 
-    /// Refreshes the mirror and makes or finds the branch of a ticket.
-    pub async fn lay_ground(&self, ticket: &TicketId) -> Result<Ground, Error> {
+    /// Refreshes the mirror, makes or finds the branch of a sandbox's ticket and records where its work starts:
+    /// here, under the lock, so that whoever asks again gets the same answer.
+    pub async fn lay_ground(&self, sandbox: &SandboxId) -> Result<Ground, Error> {
+        let task = self.find_sandbox(sandbox).await?.task_id.ok_or_else(|| missing("task"))?;
+        let task = patiently(|| self.store.find_task(&task)).await?.ok_or_else(|| missing("task"))?;
+        let ticket = &task.ticket_id;
         let ticket = patiently(|| self.store.find_ticket(ticket)).await?.ok_or_else(|| missing("ticket"))?;
         let project = self.find_project(&ticket.project_id).await?;
         let source = project
@@ -61,22 +65,36 @@ impl Home {
         mirror.fetch().await?;
         let (branch, commit) = find_or_make_branch(&mirror, &project, &ticket).await?;
         let is_of_source = mirror.source_has(&project.default_branch, &commit).await?;
+        let change = SandboxChange {
+            branch_name: Some(branch.clone()),
+            base_commit: Some(commit.clone()),
+            ..SandboxChange::default()
+        };
+        patiently(|| self.store.change_sandbox(sandbox, change.clone())).await?;
         Ok(Ground { branch, commit, is_of_source })
     }
 
     /// Finds what a sandbox left in the mirror and writes it to the user's repository.
     pub async fn publish(&self, sandbox: &SandboxId) -> Result<Published, Error> {
-        let sandbox = patiently(|| self.store.find_sandbox(sandbox)).await?.ok_or_else(|| missing("row"))?;
-        let project_id = sandbox.project_id.as_ref().ok_or_else(|| missing("project"))?;
+        let id = sandbox;
+        let project_id = self.find_sandbox(id).await?.project_id.ok_or_else(|| missing("project"))?;
+        let project = self.find_project(&project_id).await?;
+        // Under the lock that pushes take too: whoever takes this attempt's place waits until it is published.
+        let _guard = self.lock(&project_id).await?;
+        // Read now: while it was waited for the lock the sandbox may have been cancelled.
+        let sandbox = self.find_sandbox(id).await?;
+        if sandbox.state.is_terminal() {
+            return Err(Error::Missing(format!("the sandbox is {}; nothing was published", sandbox.state)));
+        }
         let branch = sandbox.branch_name.as_deref().ok_or_else(|| missing("branch"))?;
         let base = sandbox.base_commit.as_deref().ok_or_else(|| missing("base commit"))?;
-        let project = self.find_project(project_id).await?;
-        // Under the lock that pushes take too: whoever takes this attempt's place waits until it is published.
-        let _guard = self.lock(project_id).await?;
         self.refuse_superseded(&sandbox).await?;
-        let mirror = Mirror::open(self.mirror_path(project_id))?;
+        let mirror = Mirror::open(self.mirror_path(&project_id))?;
         let head = mirror.branch_commit(branch).await?.unwrap_or_else(|| base.to_owned());
-        if head == base {
+        // What an earlier attempt pushed and nobody published is this one's to publish.
+        let taken_over =
+            sandbox.attempt > 1 && mirror.branch_start(branch).await?.is_some_and(|at| at != head);
+        if head == base && !taken_over {
             return Ok(Published { outcome: Outcome::NoChanges, head });
         }
         if let Some(path) = &project.repo_path {
@@ -88,6 +106,10 @@ impl Home {
             })?;
         }
         Ok(Published { outcome: Outcome::Branch, head })
+    }
+
+    async fn find_sandbox(&self, id: &SandboxId) -> Result<Sandbox, Error> {
+        patiently(|| self.store.find_sandbox(id)).await?.ok_or_else(|| missing("row"))
     }
 
     async fn find_project(&self, id: &ProjectId) -> Result<Project, Error> {
@@ -171,7 +193,9 @@ mod tests {
         parts.store.change_sandbox(&past.id, again).await.unwrap();
         let next = crate::made::again(&parts, &past).await;
         assert_eq!(next.attempt, past.attempt + 1);
-        let refused = parts.home.publish(&past.id).await.unwrap_err().to_string();
+        let refused = parts.home.refuse_superseded(&past).await.unwrap_err().to_string();
         assert!(refused.contains("attempt_superseded"), "{refused}");
+        let refused = parts.home.publish(&past.id).await.unwrap_err().to_string();
+        assert!(refused.contains("the sandbox is failed; nothing was published"), "{refused}");
     }
 }

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use sunaba_store::{HeldBy, SandboxFilter};
+use sunaba_store::{HeldBy, SandboxFilter, Settlement};
 use sunaba_types::{Node, NodeId, Sandbox, Timestamp};
 use tokio::time::Instant;
 
@@ -80,8 +80,11 @@ impl Watchman {
             }
         }
         // Also those that an operator, or another node that died half-way, gave up.
-        for node in nodes.iter().filter(|node| node.lost_at.is_some() && node.sandboxes > 0) {
-            replace_all(parts, &node.report.id).await;
+        for node in nodes.iter().filter(|node| node.lost_at.is_some()) {
+            if node.sandboxes > 0 {
+                replace_all(parts, &node.report.id).await;
+            }
+            settle_calls(parts, &node.report.id).await;
         }
     }
 }
@@ -109,6 +112,27 @@ async fn replace_all(parts: &Parts, node: &NodeId) {
     };
     for sandbox in lost {
         replace(parts, node, &sandbox).await;
+    }
+}
+
+/// Settles what models were asked on a lost node at its reservation: nobody saw the answer.
+async fn settle_calls(parts: &Parts, node: &NodeId) {
+    let open = match parts.store.open_calls(Some(node)).await {
+        Ok(open) => open,
+        Err(error) => {
+            tracing::warn!(%node, %error, "cannot read the model calls of a lost node; looking again");
+            return;
+        }
+    };
+    for call in open {
+        let settlement = Settlement {
+            cost_micros: call.micros,
+            known_by: "reservation".to_owned(),
+            ..Settlement::default()
+        };
+        if let Err(error) = parts.store.settle_call(&call.id, settlement).await {
+            tracing::warn!(%node, %error, "a model call of a lost node could not be settled; trying again");
+        }
     }
 }
 

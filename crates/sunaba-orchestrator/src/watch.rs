@@ -30,6 +30,8 @@ const RECONCILE_EVERY: Duration = Duration::from_secs(60);
 const NODES_EVERY: Duration = Duration::from_secs(10);
 /// Where there are other nodes, one of them may have room: how long a sandbox waits before that is said.
 const WAITING_IS_SAID_AFTER: Duration = Duration::from_secs(2);
+/// Most rows that wait and are looked at together: the oldest.
+const FREE_MAX: u32 = 200;
 /// Most rows in one look.
 pub(crate) const LOOK_MAX: u32 = 10_000;
 
@@ -105,7 +107,8 @@ impl Orchestrator {
                 reconcile_at = Instant::now() + RECONCILE_EVERY;
             }
             // What is left to a better node for a moment is looked at again after that moment.
-            let pause = if self.free.is_empty() { POLL } else { COURTESY / 2 };
+            let left_to_others = self.free.values().any(|since| since.elapsed() < COURTESY);
+            let pause = if left_to_others { COURTESY / 2 } else { POLL };
             tokio::select! {
                 () = stop.cancelled() => break,
                 _ = tokio::time::timeout(pause, hints.changed()) => {}
@@ -196,23 +199,30 @@ impl Orchestrator {
         }
     }
 
+    /// What this node holds, and what waits to be taken up. Oldest first, so that what waited longest is started
+    /// first.
     async fn living(&self) -> sunaba_store::Result<Vec<Sandbox>> {
+        let me = HeldBy::Node(self.parts.nodes.me().clone());
         let mut living = Vec::new();
-        let me = self.parts.nodes.me().clone();
-        let held_by = if self.parts.settings.takes_up { HeldBy::NodeOrNobody(me) } else { HeldBy::Node(me) };
         for name in self.parts.providers.keys() {
-            let filter = SandboxFilter {
-                states: LIVING.to_vec(),
-                provider: Some(name.clone()),
-                held_by: Some(held_by.clone()),
-                limit: LOOK_MAX,
-                ..SandboxFilter::default()
-            };
-            living.extend(self.parts.store.list_sandboxes(filter).await?);
+            living.extend(self.list(name, me.clone(), LOOK_MAX).await?);
+            if self.parts.settings.takes_up {
+                living.extend(self.list(name, HeldBy::Nobody, FREE_MAX).await?);
+            }
         }
-        // Oldest first, so that what waited longest is started first.
         living.sort_by(|a, b| a.created_at.cmp(&b.created_at).then_with(|| a.id.cmp(&b.id)));
         Ok(living)
+    }
+
+    async fn list(&self, provider: &str, held_by: HeldBy, limit: u32) -> sunaba_store::Result<Vec<Sandbox>> {
+        let filter = SandboxFilter {
+            states: LIVING.to_vec(),
+            provider: Some(provider.to_owned()),
+            held_by: Some(held_by),
+            limit,
+            ..SandboxFilter::default()
+        };
+        self.parts.store.list_sandboxes(filter).await
     }
 
     fn ensure_driver(&mut self, sandbox: Sandbox) {

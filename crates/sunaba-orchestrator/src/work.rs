@@ -1,14 +1,19 @@
 //! What a sandbox works on, and the ground it starts from.
 
+use std::time::Duration;
+
 use secrecy::ExposeSecret as _;
-use sunaba_git::{Credential, Mirror};
+use sunaba_git::{Credential, FetchProblem, Mirror};
 use sunaba_nodes::Where;
 use sunaba_nodes::wire::{Ground, PREFIX};
-use sunaba_store::SandboxChange;
-use sunaba_types::{NodeId, Project, Sandbox, Task, Ticket};
+use sunaba_types::{NodeId, Project, ProjectId, Sandbox, Task, Ticket};
+use tokio::time::Instant;
 
 use crate::patience::patiently;
 use crate::{Error, Parts};
+
+/// How long laying the ground may take at the home: waiting for others there, and git.
+const GROUND_WITHIN: Duration = Duration::from_secs(30 * 60);
 
 /// What a sandbox works on.
 #[derive(Debug)]
@@ -47,45 +52,52 @@ pub(crate) async fn lay_base(parts: &Parts, sandbox: &Sandbox, work: &Work) -> R
     let home = parts.nodes.patiently(patience, || parts.nodes.home_of(&work.project.id)).await?;
     let (ground, mirror) = match home {
         Where::Here => {
-            let ground = parts.home.lay_ground(&work.ticket.id).await?;
+            let ground = parts.home.lay_ground(&sandbox.id).await?;
             (ground, Mirror::open(parts.home.mirror_path(&work.project.id))?)
         }
         Where::There(node) => {
-            let path = format!("/tickets/{}/ground", work.ticket.id);
-            let ground: Ground =
-                parts.nodes.patiently(patience, || parts.nodes.post(&node, &path, &(), patience)).await?;
+            let path = format!("/sandboxes/{}/ground", sandbox.id);
+            let ask = || parts.nodes.post(&node, &path, &(), GROUND_WITHIN);
+            let ground: Ground = parts.nodes.patiently(patience, ask).await?;
             (ground, replica(parts, &work.project, &node).await?)
         }
     };
     let Ground { branch, commit, is_of_source } = ground;
-    let change = SandboxChange {
-        branch_name: Some(branch.clone()),
-        base_commit: Some(commit.clone()),
-        ..SandboxChange::default()
-    };
-    patiently(|| parts.store.change_sandbox(&sandbox.id, change.clone())).await?;
     Ok(Base { mirror, branch, commit, is_of_source })
+}
+
+/// Waits until a project's home answers. A home that is away holds up its own projects and no others: nothing
+/// that others need is held meanwhile.
+pub(crate) async fn wait_for_home(parts: &Parts, project: &ProjectId) -> Result<(), Error> {
+    let patience = parts.settings.git_patience;
+    let home = parts.nodes.patiently(patience, || parts.nodes.home_of(project)).await?;
+    if let Where::There(node) = home {
+        parts.nodes.patiently(patience, || parts.nodes.reach(&node)).await?;
+    }
+    Ok(())
 }
 
 /// This node's own copy of a mirror that another node has, as it is now. Sandboxes borrow its objects. A home that
 /// goes away in between is waited for.
 async fn replica(parts: &Parts, project: &Project, home: &NodeId) -> Result<Mirror, Error> {
-    let brought = || async {
-        let address = parts.nodes.address_of(home).await?;
-        match bring_replica(parts, project, &address).await {
-            Err(Error::Git(error)) => {
-                Err(sunaba_nodes::Error::Away { node: home.clone(), why: error.to_string() })
+    let until = Instant::now() + parts.settings.git_patience;
+    loop {
+        match fetch_replica(parts, project, home).await {
+            Err(Error::Git(sunaba_git::Error::CannotFetch {
+                problem: FetchProblem::Unreachable, ..
+            })) if Instant::now() < until => {
+                parts.nodes.patiently(until - Instant::now(), || parts.nodes.reach(home)).await?;
             }
-            brought => Ok(brought),
+            fetched => return fetched,
         }
-    };
-    parts.nodes.patiently(parts.settings.git_patience, brought).await?
+    }
 }
 
-async fn bring_replica(parts: &Parts, project: &Project, address: &str) -> Result<Mirror, Error> {
-    let source = format!("{address}{PREFIX}/git/{}", project.id);
+async fn fetch_replica(parts: &Parts, project: &Project, home: &NodeId) -> Result<Mirror, Error> {
+    let patience = parts.settings.git_patience;
+    let address = parts.nodes.patiently(patience, || parts.nodes.address_of(home)).await?;
+    let source = format!("{address}{PREFIX}/nodes/{home}/git/{}", project.id);
     let token = parts.nodes.token().expose_secret().into();
-    // Not held while the home is waited for: others need it too.
     let _guard = parts.home.lock(&project.id).await?;
     let mirror = Mirror::ensure(parts.home.mirror_path(&project.id), &source).await?;
     let mirror = mirror.with_credential(Some(Credential::of_node(token)));

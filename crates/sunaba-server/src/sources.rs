@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use sunaba_nodes::wire::{Ground, Published};
 use sunaba_types::shim::ResourceUse;
-use sunaba_types::{Finding, Isolation, Resources, Sandbox, SandboxId, TicketId};
+use sunaba_types::{Finding, Isolation, Resources, Sandbox, SandboxId};
 
 /// Why a source gave nothing.
 #[derive(Debug, thiserror::Error)]
@@ -74,8 +74,8 @@ pub enum DutyError {
 /// What a node does for the projects whose mirrors it has.
 #[async_trait]
 pub trait HomeDuties: Send + Sync + std::fmt::Debug {
-    /// Refreshes the mirror and makes or finds the branch of a ticket.
-    async fn lay_ground(&self, ticket: &TicketId) -> Result<Ground, DutyError>;
+    /// Refreshes the mirror and makes or finds the branch that a sandbox works on.
+    async fn lay_ground(&self, sandbox: &SandboxId) -> Result<Ground, DutyError>;
     /// Publishes what a sandbox left in the mirror.
     async fn publish(&self, sandbox: &SandboxId) -> Result<Published, DutyError>;
 }

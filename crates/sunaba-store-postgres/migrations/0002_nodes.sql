@@ -22,4 +22,4 @@ CREATE TABLE nodes (
 ALTER TABLE sandboxes ADD COLUMN node_id text COLLATE "C";
 ALTER TABLE projects ADD COLUMN home_node text COLLATE "C";
 ALTER TABLE model_calls ADD COLUMN node_id text COLLATE "C";
-CREATE INDEX sandboxes_by_node ON sandboxes (node_id, state);
+CREATE INDEX sandboxes_by_node ON sandboxes (node_id, state, created_at, id);

@@ -206,7 +206,14 @@ impl Command<Unit> for EnsureHome {
     async fn run(&self, unit: &mut Unit) -> Result<NodeId, Fault> {
         let (project, node) = (self.project.as_str(), self.node.as_str());
         let home = sqlx::query_scalar!(
-            r#"UPDATE projects SET home_node = coalesce(home_node, $2) WHERE id = $1 RETURNING home_node AS "home!""#,
+            // A lost home is replaced where its mirror can be made again; a repository on its disk cannot.
+            r#"UPDATE projects
+               SET home_node = CASE
+                   WHEN home_node IS NULL THEN $2
+                   WHEN repo_path IS NULL
+                        AND EXISTS (SELECT 1 FROM nodes AS n WHERE n.id = home_node AND n.lost_at IS NOT NULL) THEN $2
+                   ELSE home_node END
+               WHERE id = $1 RETURNING home_node AS "home!""#,
             project,
             node
         )

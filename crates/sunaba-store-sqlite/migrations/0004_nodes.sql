@@ -18,4 +18,4 @@ CREATE TABLE nodes (
 ALTER TABLE sandboxes ADD COLUMN node_id TEXT;
 ALTER TABLE projects ADD COLUMN home_node TEXT;
 ALTER TABLE model_calls ADD COLUMN node_id TEXT;
-CREATE INDEX sandboxes_by_node ON sandboxes (node_id, state);
+CREATE INDEX sandboxes_by_node ON sandboxes (node_id, state, created_at, id);

@@ -7,13 +7,13 @@ use sunaba_types::{Node, NodeId, NodeReport, ProjectId, Sandbox, SandboxId};
 
 use crate::Result;
 
-/// Whose sandboxes to list.
+/// Whose sandboxes to list. Asked at every wake-up, so it goes together with states, provider and limit only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HeldBy {
-    /// Those that this node holds.
+    /// Those that this node holds, newest first.
     Node(NodeId),
-    /// Those that this node holds, and those that wait to be taken up by any.
-    NodeOrNobody(NodeId),
+    /// Those that wait to be taken up by any node, oldest first.
+    Nobody,
 }
 
 /// Nodes and what they hold.
@@ -54,6 +54,7 @@ pub trait NodeStore {
         most_attempts: i64,
     ) -> Result<Option<Sandbox>>;
 
-    /// The node that has the project's mirror: the one that asked first.
+    /// The node that has the project's mirror: the one that asked first. One that was given up is replaced by
+    /// whoever asks next, unless the repository is on its disk.
     async fn ensure_home(&self, project: &ProjectId, node: &NodeId) -> Result<NodeId>;
 }

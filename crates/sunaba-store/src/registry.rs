@@ -98,7 +98,7 @@ pub struct SandboxFilter {
     pub states: Vec<SandboxState>,
     /// Only made by this provider.
     pub provider: Option<String>,
-    /// Only those that this node holds, or may take up.
+    /// Only those that a node holds, or nobody; then of the others only states, provider and limit count.
     pub held_by: Option<HeldBy>,
     /// Only of this project.
     pub project_id: Option<ProjectId>,

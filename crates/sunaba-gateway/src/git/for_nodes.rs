@@ -9,7 +9,7 @@ use axum::response::Response;
 use http::{HeaderMap, StatusCode};
 use sunaba_git::{Mirror, Service};
 use sunaba_nodes::wire::{ATTEMPT_HEADER, PROJECT_HEADER};
-use sunaba_types::{ProjectId, SandboxId};
+use sunaba_types::{NodeId, ProjectId, SandboxId};
 
 use super::handlers::{InfoRefs, OfProject, advertised, broken_for, protocol, said, served, take_request};
 use crate::{Caller, GatewayState};
@@ -58,6 +58,25 @@ fn open(state: &GatewayState, project: &ProjectId) -> Option<Mirror> {
 
 fn absent(project: &ProjectId) -> Response {
     said(StatusCode::NOT_FOUND, &format!("the project {project} has no repository here yet"))
+}
+
+/// The node in a path.
+#[derive(Debug, serde::Deserialize)]
+pub(crate) struct OfNode {
+    node: NodeId,
+}
+
+/// Refuses what was meant for another node: an address may have come to belong to this one.
+pub(crate) async fn be_meant(
+    State(state): State<GatewayState>,
+    Path(OfNode { node }): Path<OfNode>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match &state.config.nodes {
+        Some(nodes) if *nodes.me() == node => next.run(request).await,
+        _ => said(StatusCode::SERVICE_UNAVAILABLE, "this is another node than the one that is meant"),
+    }
 }
 
 /// The sandbox in a path.

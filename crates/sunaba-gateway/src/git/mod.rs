@@ -10,6 +10,6 @@ mod room;
 mod spool;
 
 pub(crate) use elsewhere::pass_on;
-pub(crate) use for_nodes::{know_caller, replica_pack, replica_refs};
+pub(crate) use for_nodes::{be_meant, know_caller, replica_pack, replica_refs};
 pub(crate) use handlers::{busy, info_refs, receive_pack, upload_pack};
 pub use room::PushRoom;

@@ -4,15 +4,15 @@ use axum::Json;
 use axum::extract::State;
 use http::StatusCode;
 use sunaba_nodes::wire::{Ground, Published};
-use sunaba_types::{SandboxId, TicketId};
+use sunaba_types::SandboxId;
 
 use crate::extract::IdPath;
 use crate::{ApiError, AppState, DutyError, HomeDuties};
 
-/// `POST /internal/v1/tickets/{id}/ground`.
+/// `POST /internal/v1/sandboxes/{id}/ground`.
 pub(super) async fn lay_ground(
     State(state): State<AppState>,
-    IdPath(id): IdPath<TicketId>,
+    IdPath(id): IdPath<SandboxId>,
 ) -> Result<Json<Ground>, ApiError> {
     Ok(Json(home(&state)?.lay_ground(&id).await.map_err(refused)?))
 }

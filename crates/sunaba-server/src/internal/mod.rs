@@ -13,7 +13,7 @@ use axum::extract::Request;
 use axum::routing::{get, post};
 use secrecy::ExposeSecret as _;
 use sha2::{Digest as _, Sha256};
-use sunaba_nodes::wire::PREFIX;
+use sunaba_nodes::wire::{NODE_HEADER, PREFIX};
 
 use crate::auth::from_headers;
 use crate::layers::gate::Door;
@@ -33,15 +33,32 @@ pub(crate) fn admit(state: &AppState, request: &Request) -> Result<(), ApiError>
     }
     let shown = from_headers(request.headers()).ok_or_else(refused)?;
     // Compared by hash, so that how long it takes says nothing about the token.
-    let same = Sha256::digest(shown) == Sha256::digest(nodes.token().expose_secret());
-    if same { Ok(()) } else { Err(refused()) }
+    if Sha256::digest(shown) != Sha256::digest(nodes.token().expose_secret()) {
+        return Err(refused());
+    }
+    // Git names the node in the path, everybody else in a header.
+    let meant = request.headers().get(NODE_HEADER).map(|value| value.as_bytes());
+    if meant.is_some_and(|meant| meant != nodes.me().as_str().as_bytes()) {
+        return Err(wrong_node());
+    }
+    Ok(())
+}
+
+/// An address that came to belong to another node; whoever asks learns the right one in a moment.
+fn wrong_node() -> ApiError {
+    ApiError::unavailable("wrong_node", "this is another node than the one that is meant; try again")
+}
+
+async fn node() -> &'static str {
+    "here"
 }
 
 /// Everything below [`PREFIX`] but git, which the gateway serves.
 pub(crate) fn routes() -> Router<AppState> {
     Router::new()
+        .route("/node", get(node))
         .route("/blobs/{hash}", get(blob::blob))
-        .route("/tickets/{id}/ground", post(duties::lay_ground))
+        .route("/sandboxes/{id}/ground", post(duties::lay_ground))
         .route("/sandboxes/{id}/publish", post(duties::publish))
         .route("/sandboxes/{id}/diff", get(sandbox::diff))
         .route("/sandboxes/{id}/output", get(sandbox::output))

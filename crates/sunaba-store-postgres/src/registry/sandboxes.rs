@@ -1,8 +1,7 @@
 //! Sandboxes: making, changing, listing.
 
 use async_trait::async_trait;
-use sunaba_store::{NewSandbox, Result, SandboxChange, SandboxFilter};
-use sunaba_store_sql::draft::holder;
+use sunaba_store::{HeldBy, NewSandbox, Result, SandboxChange, SandboxFilter};
 use sunaba_types::{ProjectId, Sandbox, SandboxId, TaskId, Timestamp};
 
 use super::visible_list;
@@ -71,10 +70,12 @@ impl Command<Unit> for Touch {
 
 impl PostgresStore {
     pub(super) async fn read_sandboxes(&self, filter: SandboxFilter) -> Result<Vec<Sandbox>> {
+        if let Some(held_by) = &filter.held_by {
+            return self.read_held(held_by, &filter).await;
+        }
         let states: Option<Vec<String>> =
             (!filter.states.is_empty()).then(|| list(filter.states.iter().map(|state| state.as_str())));
         let visible = visible_list(filter.visible_projects.as_deref());
-        let (holder, or_nobody) = holder(filter.held_by.as_ref());
         let rows = sandbox_query!(
             "WHERE ($1::text[] IS NULL OR s.state = ANY($1))
                AND ($2::text IS NULL OR s.project_id = $2)
@@ -83,7 +84,6 @@ impl PostgresStore {
                AND ($5::text IS NULL
                     OR (s.created_at, s.id) < (SELECT b.created_at, b.id FROM sandboxes AS b WHERE b.id = $5))
                AND ($7::text IS NULL OR s.provider = $7)
-               AND ($8::text IS NULL OR s.node_id = $8 OR ($9 AND s.node_id IS NULL AND s.state = 'pending'))
              ORDER BY s.created_at DESC, s.id DESC LIMIT $6",
             states.as_deref(),
             filter.project_id.as_ref().map(ProjectId::as_str),
@@ -91,13 +91,46 @@ impl PostgresStore {
             filter.task_id.as_ref().map(TaskId::as_str),
             filter.before.as_ref().map(SandboxId::as_str),
             i64::from(filter.limit),
-            filter.provider.as_deref(),
-            holder,
-            or_nobody
+            filter.provider.as_deref()
         )
         .fetch_all(&self.readers)
         .in_time()
         .await?;
+        Ok(all(rows)?)
+    }
+
+    /// What a node holds now is little among all that ever ran, and so is what waits: each found by its own index.
+    async fn read_held(&self, held_by: &HeldBy, filter: &SandboxFilter) -> Result<Vec<Sandbox>> {
+        let states: Option<Vec<String>> =
+            (!filter.states.is_empty()).then(|| list(filter.states.iter().map(|state| state.as_str())));
+        let (provider, limit) = (filter.provider.as_deref(), i64::from(filter.limit));
+        let rows = match held_by {
+            HeldBy::Node(node) => {
+                sandbox_query!(
+                    "WHERE s.node_id = $1 AND ($2::text[] IS NULL OR s.state = ANY($2))
+                       AND ($3::text IS NULL OR s.provider = $3)
+                     ORDER BY s.created_at DESC, s.id DESC LIMIT $4",
+                    node.as_str(),
+                    states.as_deref(),
+                    provider,
+                    limit
+                )
+                .fetch_all(&self.readers)
+                .in_time()
+                .await?
+            }
+            HeldBy::Nobody => {
+                sandbox_query!(
+                    "WHERE s.node_id IS NULL AND s.state = 'pending' AND ($1::text IS NULL OR s.provider = $1)
+                     ORDER BY s.created_at, s.id LIMIT $2",
+                    provider,
+                    limit
+                )
+                .fetch_all(&self.readers)
+                .in_time()
+                .await?
+            }
+        };
         Ok(all(rows)?)
     }
 }

@@ -25,7 +25,6 @@ pub use changed::ChangedLog;
 pub use ingest::{Known, KnownRow, OnMessages, Taken};
 pub use loaded::{LoadedSandbox, LoadedTask, Log};
 pub use messages::{bounded, overdue_at};
-pub use nodes::holder;
 pub use plan::{PlannedSandbox, external_sandbox};
 pub use record::{NewEventRow, NewFeedRow, Notice};
 pub use registry::patched;

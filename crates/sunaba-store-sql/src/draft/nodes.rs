@@ -1,19 +1,10 @@
 //! Which node holds a sandbox, and what becomes of it when that node is lost.
 
 use sunaba_engine::{SandboxTrigger, TaskTrigger, next_sandbox_state, next_task_state};
-use sunaba_store::{HeldBy, NewSandbox, Result};
+use sunaba_store::{NewSandbox, Result};
 use sunaba_types::{NodeId, Sandbox, SandboxId, SandboxState, TaskState, Terms};
 
 use super::{Draft, EXTERNAL};
-
-/// Whose sandboxes are asked for, and whether those of nobody too.
-pub fn holder(held_by: Option<&HeldBy>) -> (Option<&str>, bool) {
-    match held_by {
-        None => (None, false),
-        Some(HeldBy::Node(node)) => (Some(node.as_str()), false),
-        Some(HeldBy::NodeOrNobody(node)) => (Some(node.as_str()), true),
-    }
-}
 
 impl Draft {
     /// Gives a pending sandbox that nobody holds to a node; the sandbox is known.

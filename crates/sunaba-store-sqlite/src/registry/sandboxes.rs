@@ -1,8 +1,7 @@
 //! Sandboxes: making, changing, listing.
 
 use async_trait::async_trait;
-use sunaba_store::{NewSandbox, Result, SandboxChange, SandboxFilter};
-use sunaba_store_sql::draft::holder;
+use sunaba_store::{HeldBy, NewSandbox, Result, SandboxChange, SandboxFilter};
 use sunaba_types::{ProjectId, Sandbox, SandboxId, TaskId, Timestamp};
 
 use super::visible_list;
@@ -59,6 +58,9 @@ impl Command<Unit> for Touch {
 
 impl SqliteStore {
     pub(super) async fn read_sandboxes(&self, filter: SandboxFilter) -> Result<Vec<Sandbox>> {
+        if let Some(held_by) = &filter.held_by {
+            return self.read_held(held_by, &filter).await;
+        }
         let states =
             (!filter.states.is_empty()).then(|| list(filter.states.iter().map(|state| state.as_str())));
         let project = filter.project_id.as_ref().map(ProjectId::as_str);
@@ -66,7 +68,6 @@ impl SqliteStore {
         let task = filter.task_id.as_ref().map(TaskId::as_str);
         let before = filter.before.as_ref().map(SandboxId::as_str);
         let provider = filter.provider.as_deref();
-        let (holder, or_nobody) = holder(filter.held_by.as_ref());
         let rows = if states.is_some() && provider.is_some() {
             // What runs now is looked for often and is little among all that ever ran: found by its own index.
             sandbox_query!(
@@ -74,7 +75,6 @@ impl SqliteStore {
                    AND (?2 IS NULL OR s.project_id = ?2)
                    AND (?3 IS NULL OR s.project_id IN (SELECT value FROM json_each(?3)))
                    AND (?4 IS NULL OR s.task_id = ?4)
-                   AND (?8 IS NULL OR s.node_id = ?8 OR (?9 AND s.node_id IS NULL AND s.state = 'pending'))
                    AND (?5 IS NULL
                         OR (s.created_at, s.id) < (SELECT b.created_at, b.id FROM sandboxes AS b WHERE b.id = ?5))
                  ORDER BY s.created_at DESC, s.id DESC LIMIT ?6",
@@ -84,9 +84,7 @@ impl SqliteStore {
                 task,
                 before,
                 filter.limit,
-                provider,
-                holder,
-                or_nobody
+                provider
             )
             .fetch_all(&self.readers)
             .await
@@ -96,7 +94,6 @@ impl SqliteStore {
                    AND (?2 IS NULL OR s.project_id = ?2)
                    AND (?3 IS NULL OR s.project_id IN (SELECT value FROM json_each(?3)))
                    AND (?4 IS NULL OR s.task_id = ?4)
-                   AND (?8 IS NULL OR s.node_id = ?8 OR (?9 AND s.node_id IS NULL AND s.state = 'pending'))
                    AND (?5 IS NULL
                         OR (s.created_at, s.id) < (SELECT b.created_at, b.id FROM sandboxes AS b WHERE b.id = ?5))
                    AND (?7 IS NULL OR s.provider = ?7)
@@ -107,12 +104,44 @@ impl SqliteStore {
                 task,
                 before,
                 filter.limit,
-                provider,
-                holder,
-                or_nobody
+                provider
             )
             .fetch_all(&self.readers)
             .await
+        };
+        Ok(all(rows.map_err(told)?)?)
+    }
+
+    /// What a node holds now is little among all that ever ran, and so is what waits: each found by its own index.
+    async fn read_held(&self, held_by: &HeldBy, filter: &SandboxFilter) -> Result<Vec<Sandbox>> {
+        let states =
+            (!filter.states.is_empty()).then(|| list(filter.states.iter().map(|state| state.as_str())));
+        let provider = filter.provider.as_deref();
+        let rows = match held_by {
+            HeldBy::Node(node) => {
+                let node = node.as_str();
+                sandbox_query!(
+                    "WHERE s.node_id = ?1 AND (?2 IS NULL OR s.state IN (SELECT value FROM json_each(?2)))
+                       AND (?3 IS NULL OR s.provider = ?3)
+                     ORDER BY s.created_at DESC, s.id DESC LIMIT ?4",
+                    node,
+                    states,
+                    provider,
+                    filter.limit
+                )
+                .fetch_all(&self.readers)
+                .await
+            }
+            HeldBy::Nobody => {
+                sandbox_query!(
+                    "WHERE s.node_id IS NULL AND s.state = 'pending' AND (?1 IS NULL OR s.provider = ?1)
+                     ORDER BY s.created_at, s.id LIMIT ?2",
+                    provider,
+                    filter.limit
+                )
+                .fetch_all(&self.readers)
+                .await
+            }
         };
         Ok(all(rows.map_err(told)?)?)
     }

@@ -143,9 +143,19 @@ pub async fn lists_what_a_node_holds(world: World) {
     let free = world.assign(&world.task().await.id).await.id;
     world.external(vec![event("agent.started", json!({}))]).await;
     assert_eq!(held(&world, HeldBy::Node(one.clone())).await, vec![mine.clone()]);
-    assert_eq!(held(&world, HeldBy::NodeOrNobody(one)).await, vec![free.clone(), mine]);
-    assert_eq!(held(&world, HeldBy::NodeOrNobody(two)).await, vec![free.clone(), theirs]);
-    assert_eq!(held(&world, HeldBy::NodeOrNobody(NodeId::generate())).await, vec![free]);
+    assert_eq!(held(&world, HeldBy::Node(two)).await, vec![theirs]);
+    assert_eq!(held(&world, HeldBy::Node(NodeId::generate())).await, vec![]);
+    world.pass(1);
+    let later = world.assign(&world.task().await.id).await.id;
+    assert_eq!(held(&world, HeldBy::Nobody).await, vec![free, later]);
+    let of = async |provider: &str, states: Vec<SandboxState>| {
+        let held_by = Some(HeldBy::Node(one.clone()));
+        let provider = Some(provider.to_owned());
+        let filter = SandboxFilter { held_by, provider, states, limit: 10, ..SandboxFilter::default() };
+        world.store.list_sandboxes(filter).await.expect("up").len()
+    };
+    assert_eq!(of("local", vec![SandboxState::Pending]).await, 1);
+    assert_eq!((of("docker", vec![]).await, of("local", vec![SandboxState::Running]).await), (0, 0));
 }
 
 /// Only a silent node is given up, once, and one that comes back is no longer lost.
@@ -219,7 +229,14 @@ pub async fn keeps_one_home(world: World) {
     let home = left.expect("up");
     assert_eq!(home, right.expect("up"));
     let kept = world.store.find_project(&project.id).await.expect("up").expect("it exists");
-    assert_eq!(kept.home_node, Some(home));
+    assert_eq!(kept.home_node.as_ref(), Some(&home));
+    let other = if home == one { &two } else { &one };
+    assert!(world.store.give_up_node(&home, Duration::ZERO).await.expect("up"));
+    let still = world.store.ensure_home(&project.id, other).await.expect("up");
+    assert_eq!(still, home, "the repository is on its disk");
+    let elsewhere = world.remote_project("https://host/repo").await;
+    assert_eq!(world.store.ensure_home(&elsewhere.id, &home).await.expect("up"), home);
+    assert_eq!(world.store.ensure_home(&elsewhere.id, other).await.expect("up"), *other, "its home is lost");
     let unknown = world.store.ensure_home(&ProjectId::generate(), &one).await;
     assert!(matches!(unknown, Err(Error::NotFound { .. })), "{unknown:?}");
 }

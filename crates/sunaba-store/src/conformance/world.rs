@@ -86,6 +86,17 @@ impl World {
         self.store.ensure_project(project).await.expect("a project")
     }
 
+    pub(super) async fn remote_project(&self, url: &str) -> Project {
+        let project = NewProject {
+            name: "elsewhere".to_owned(),
+            repo_path: None,
+            repo_url: Some(url.to_owned()),
+            default_branch: "main".to_owned(),
+            settings: ProjectSettings::default(),
+        };
+        self.store.ensure_project(project).await.expect("a project")
+    }
+
     pub(super) async fn task_in(&self, project: &Project) -> Task {
         let ticket = NewTicket {
             project_id: project.id.clone(),

@@ -151,8 +151,7 @@ impl Parts {
         stop: &CancellationToken,
     ) -> Outcome<Self> {
         let basis = Basis::open(config).await?;
-        let address = config.node_address.clone();
-        let address = address.unwrap_or(format!("http://{}", super::reachable(listener.local_addr()?)));
+        let address = node::address(config, listener.local_addr()?)?;
         // Before anything of an earlier process is looked at: it is this node's now.
         let heart = node::enter(&basis, address, &basis.providers).await?;
         let gateway = gateway::gateway(&basis).await?;

@@ -43,9 +43,9 @@ fn unreadable(error: Error) -> SourceError {
 impl<T: DiffSource> DiffSource for AnyNode<T> {
     async fn diff(&self, sandbox: &Sandbox) -> Result<String, SourceError> {
         let Some(project) = &sandbox.project_id else { return self.here.diff(sandbox).await };
-        match self.nodes.home_of(project).await.map_err(unreadable)? {
-            Where::Here => self.here.diff(sandbox).await,
-            Where::There(node) => {
+        match self.nodes.known_home(project).await.map_err(unreadable)? {
+            None | Some(Where::Here) => self.here.diff(sandbox).await,
+            Some(Where::There(node)) => {
                 let text = self.ask(&node, sandbox, "diff").await?;
                 Ok(String::from_utf8_lossy(&text).into_owned())
             }

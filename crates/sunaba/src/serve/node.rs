@@ -1,5 +1,6 @@
 //! This server as a node: who it is, how it finds the others, what it does for them.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -10,11 +11,11 @@ use sunaba_orchestrator::Home;
 use sunaba_secrets::SecretKey;
 use sunaba_server::{DutyError, HomeDuties};
 use sunaba_store::Store;
-use sunaba_types::{NodeReport, Role, SandboxId, TicketId};
+use sunaba_types::{NodeReport, Role, SandboxId};
 
 use super::compose::Basis;
 use super::providers::Providers;
-use crate::config::Config;
+use crate::config::{Config, Database};
 use crate::failure::{Failure, Outcome};
 
 /// What the token between nodes is derived for.
@@ -25,6 +26,21 @@ pub(super) fn nodes(config: &Config, store: &Arc<dyn Store>, key: &SecretKey) ->
     let id =
         sunaba_nodes::read_or_make_id(&config.data_dir).map_err(|error| Failure::other(error.to_string()))?;
     Nodes::new(id, Arc::clone(store), key.derive(PURPOSE)).map_err(|error| Failure::Other(error.into()))
+}
+
+/// Where other nodes reach this one. "Every address" is none to ask at, and only the operator knows the right one.
+pub(super) fn address(config: &Config, listens: SocketAddr) -> Outcome<String> {
+    match &config.node_address {
+        Some(address) => Ok(address.clone()),
+        None if matches!(config.database, Database::Postgres(_)) && listens.ip().is_unspecified() => {
+            Err(Failure::usage(format!(
+                "this server listens on every address ({listens}); say with --node-address (SUNABA_NODE_ADDRESS) \
+                 under which one the other servers of the database reach it, for example http://10.0.0.5:{}",
+                listens.port()
+            )))
+        }
+        None => Ok(format!("http://{}", super::reachable(listens))),
+    }
 }
 
 /// Enters the node, with what it says of itself; refuses to be a second one.
@@ -52,8 +68,8 @@ pub(super) struct Duties(pub(super) Home);
 
 #[async_trait]
 impl HomeDuties for Duties {
-    async fn lay_ground(&self, ticket: &TicketId) -> Result<Ground, DutyError> {
-        self.0.lay_ground(ticket).await.map_err(duty)
+    async fn lay_ground(&self, sandbox: &SandboxId) -> Result<Ground, DutyError> {
+        self.0.lay_ground(sandbox).await.map_err(duty)
     }
 
     async fn publish(&self, sandbox: &SandboxId) -> Result<Published, DutyError> {

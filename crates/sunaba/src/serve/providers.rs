@@ -11,7 +11,7 @@ use sunaba_types::shim::ResourceUse;
 use sunaba_types::{BlobHash, Resources, Sandbox};
 
 use super::worker_program;
-use crate::config::Config;
+use crate::config::{Config, Database};
 use crate::failure::{Failure, Outcome};
 
 /// The providers by name.
@@ -35,7 +35,7 @@ pub(crate) fn compose(config: &Config) -> Outcome<Providers> {
             logs: config.data_dir.join("output"),
             worker_program,
             default_image: config.sandbox.image.clone(),
-            instance: instance(&config.data_dir),
+            instance: instance(config)?,
             network: config.docker.network.clone(),
         });
         all.push(Arc::new(docker.map_err(|error| Failure::Other(error.into()))?));
@@ -44,9 +44,17 @@ pub(crate) fn compose(config: &Config) -> Outcome<Providers> {
 }
 
 /// What containers of this data directory are told apart by.
-fn instance(data_dir: &Path) -> String {
-    let whole = std::fs::canonicalize(data_dir).unwrap_or_else(|_| data_dir.to_owned());
-    BlobHash::of(whole.as_os_str().as_encoded_bytes()).as_str()[..16].to_owned()
+fn instance(config: &Config) -> Outcome<String> {
+    let data_dir = &config.data_dir;
+    let whole = std::fs::canonicalize(data_dir).unwrap_or_else(|_| data_dir.clone());
+    let mut name = whole.as_os_str().as_encoded_bytes().to_vec();
+    if matches!(config.database, Database::Postgres(_)) {
+        // Servers on several machines have equal paths, and may share a daemon.
+        let node =
+            sunaba_nodes::read_or_make_id(data_dir).map_err(|error| Failure::other(error.to_string()))?;
+        name.extend_from_slice(node.as_str().as_bytes());
+    }
+    Ok(BlobHash::of(&name).as_str()[..16].to_owned())
 }
 
 /// What the providers can do, for the server.

@@ -228,7 +228,7 @@ async fn the_routes_between_nodes_open_to_nodes_alone() {
         request.send().await.unwrap().status().as_u16()
     };
     let admin = server.token();
-    for path in ["/internal/v1/blobs/00", "/internal/v1/git/p/info/refs?service=git-upload-pack"] {
+    for path in ["/internal/v1/blobs/00", "/internal/v1/nodes/n/git/p/info/refs?service=git-upload-pack"] {
         assert_eq!(ask(None, path).await, 401);
         assert_eq!(ask(Some(&admin), path).await, 401, "not even to an administrator");
         assert_eq!(ask(Some("sun_admin_00"), path).await, 401);
