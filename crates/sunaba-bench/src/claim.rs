@@ -23,7 +23,7 @@ pub(crate) const WANTED: &str = "wanted ≤ 5 ms";
 /// How many wait in line to be made at once.
 const MAKERS: usize = 64;
 /// As many as an orchestrator looks through at once.
-const LOOK_MAX: u32 = 10_000;
+const LOOK_MAX: u32 = 200;
 const PROVIDER: &str = "local";
 
 pub(crate) async fn open_postgres(url: &str) -> anyhow::Result<Arc<dyn Store>> {
@@ -151,7 +151,7 @@ pub(crate) async fn look(store: &dyn Store, times: usize) -> anyhow::Result<Dela
             SandboxState::Completing,
         ],
         provider: Some(PROVIDER.to_owned()),
-        held_by: Some(HeldBy::NodeOrNobody(NodeId::generate())),
+        held_by: Some(HeldBy::Nobody),
         limit: LOOK_MAX,
         ..SandboxFilter::default()
     };
