@@ -101,8 +101,8 @@ impl Driver {
     /// Waits for its end, or brings it about when its time is over.
     async fn watch(&self, id: &SandboxId) -> Result<(), Error> {
         let mut row = self.row.clone();
-        let mut since = Instant::now();
         let mut known = row.borrow_and_update().state;
+        let mut since = self.since(&row.borrow());
         let exit = self.provider.wait(id);
         tokio::pin!(exit);
         loop {
@@ -139,6 +139,17 @@ impl Driver {
         }
     }
 
+    /// Since when it is in its state. Only what ran before this driver began is told by a clock that may jump.
+    fn since(&self, row: &Sandbox) -> Instant {
+        let now = Instant::now();
+        if row.state != SandboxState::Running {
+            return now;
+        }
+        let ran = self.parts.clock.now().duration_since(row.state_entered_at).as_secs();
+        let ran = Duration::from_secs(u64::try_from(ran).unwrap_or(0));
+        now.checked_sub(ran).unwrap_or(now)
+    }
+
     fn next_due(&self, row: &Sandbox, since: Instant) -> (Due, Instant) {
         let settings = &self.parts.settings;
         match (row.state, row.terms.timeout_seconds) {
@@ -147,9 +158,8 @@ impl Driver {
             }
             (SandboxState::Completing, _) => (Due::WorkerEnd, since + settings.completing_deadline),
             (SandboxState::Running, Some(seconds)) => {
-                let ran = self.parts.clock.now().duration_since(row.state_entered_at).as_secs();
-                let left = u64::try_from(seconds.saturating_sub(ran)).unwrap_or(0);
-                (Due::TimeIsOver, Instant::now() + Duration::from_secs(left).min(FAR_AWAY))
+                let given = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
+                (Due::TimeIsOver, since + given.min(FAR_AWAY))
             }
             _ => (Due::TimeIsOver, Instant::now() + FAR_AWAY),
         }
