@@ -35,6 +35,10 @@ struct Program {
     executable: PathBuf,
 }
 
+/// What depends on no store, or says itself which stores it is about and was run in the first pass.
+const SKIPPED: [&str; 8] =
+    ["docker", "container", "cluster::", "two_nodes::", "postgres::", "backup::", "migrate::", "deploy"];
+
 /// Runs the suites and counts their tests.
 pub(crate) fn run(profile: &str) -> anyhow::Result<Report> {
     let started = Instant::now();
@@ -46,8 +50,7 @@ pub(crate) fn run(profile: &str) -> anyhow::Result<Report> {
         let program = programs.iter().find(|one| one.package == package && one.target == target);
         let program = program.with_context(|| format!("no test program {target} of {package}"))?;
         let mut tests = Command::new(&program.executable);
-        // The suite of several nodes is on PostgreSQL in the first pass already.
-        let skipped = ["docker", "container", "cluster::"].map(|name| ["--skip", name]);
+        let skipped = SKIPPED.map(|name| ["--skip", name]);
         tests.current_dir(&program.directory).args(skipped.as_flattened());
         tests.env("SUNABA_TEST_STORE", "postgres").env(PORT, server.port().to_string());
         let ran = stage::run(package, &mut tests)?;
