@@ -56,7 +56,7 @@ pub(super) async fn enter(basis: &Basis<'_>, address: String, providers: &Provid
         roles: roles.into_iter().filter(|(_, has)| *has).map(|(role, _)| role).collect(),
         providers: providers.keys().cloned().collect(),
         max_sandboxes: i64::from(config.orchestrator.max_sandboxes),
-        loops: Value::Null,
+        loops: Value::Object(Default::default()),
         started_at: basis.clock.now(),
     };
     Heart::enter(basis.nodes.clone(), report).await.map_err(|error| Failure::Other(error.into()))

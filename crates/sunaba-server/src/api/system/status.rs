@@ -23,7 +23,7 @@ pub(crate) struct SystemStatus {
     feed: FeedStatus,
     store: StoreStatus,
     /// How the connection to Redis fares; none without one.
-    #[schema(value_type = Object)]
+    #[schema(value_type = Option<Object>)]
     bus: Option<Value>,
 }
 
