@@ -10,9 +10,10 @@ mod runtime;
 mod text;
 mod tools;
 
-pub use event::{AgentEvent, ChangeType, OutputStream, StreamErrorType};
+pub use event::{AgentEvent, ChangeType, Completed, Invoked, OutputStream, StreamErrorType};
 pub use native::{NativeConfig, NativeRuntime, RetryPolicy};
 pub use runtime::{
-    Capabilities, Ending, ErrorClass, EventSink, Incoming, RunContext, RunError, RunOutcome, Runtime, Steer,
+    Answer, Asks, Capabilities, Ending, ErrorClass, EventSink, Incoming, NobodyToAsk, PermissionMode,
+    Question, RunContext, RunError, RunOutcome, Runtime, SessionStart, Steer, Transcript,
 };
 pub use sunaba_llm::{ApiKey, Usage};

@@ -21,6 +21,8 @@ use async_trait::async_trait;
 
 use crate::{Capabilities, RunContext, RunOutcome, Runtime, Steer};
 
+const NAME: &str = "native";
+
 /// How failed model calls are tried again.
 #[derive(Debug, Clone)]
 pub struct RetryPolicy {
@@ -78,6 +80,9 @@ impl Default for NativeConfig {
     }
 }
 
+const CAPABILITIES: Capabilities =
+    Capabilities { steer: Steer::NextTool, interrupt: true, resume: false, fork: false, permissions: false };
+
 /// An agent loop over the Messages API.
 #[derive(Debug, Default)]
 pub struct NativeRuntime {
@@ -94,11 +99,11 @@ impl NativeRuntime {
 #[async_trait]
 impl Runtime for NativeRuntime {
     fn name(&self) -> &'static str {
-        "native"
+        NAME
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { steer: Steer::NextModelCall, interrupt: true, resume: false }
+        CAPABILITIES
     }
 
     async fn run(self: Box<Self>, ctx: RunContext) -> RunOutcome {

@@ -5,13 +5,12 @@ use std::time::Instant;
 
 use sunaba_llm::{Client, ClientConfig, ContentBlock, MessagesRequest, Reply, SystemBlock, Usage};
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
-use super::NativeConfig;
 use super::call::{NoReply, run_error};
 use super::conversation::Conversation;
 use super::prompt::system_prompt;
 use super::steering::{Steering, Stop, Waited, spoken};
+use super::{CAPABILITIES, NAME, NativeConfig};
 use crate::tools::{ToolCall, ToolReply, Toolbox};
 use crate::{AgentEvent, Ending, EventSink, RunContext, RunError, RunOutcome};
 
@@ -20,6 +19,7 @@ const UNUSABLE_INPUT: &str = "the arguments are not a JSON object; the answer wa
 
 /// Does one task from its prompt to its outcome.
 pub(super) async fn run(config: NativeConfig, ctx: RunContext) -> RunOutcome {
+    let beyond = ctx.beyond(NAME, CAPABILITIES);
     let client = Client::new(ClientConfig {
         base_url: ctx.base_url.clone(),
         api_key: ctx.api_key.clone(),
@@ -28,15 +28,19 @@ pub(super) async fn run(config: NativeConfig, ctx: RunContext) -> RunOutcome {
         idle_timeout: config.idle_timeout,
     });
     let steering = Steering::new(ctx.inbox, ctx.shutdown);
-    let client = match client {
-        Ok(client) => client,
-        Err(error) => return never_began(run_error(&error), steering, &*ctx.events),
+    let client = match (beyond, client) {
+        (None, Ok(client)) => client,
+        (Some(error), _) => return never_began(ctx.session_id, error, steering, &*ctx.events),
+        (None, Err(error)) => {
+            return never_began(ctx.session_id, run_error(&error), steering, &*ctx.events);
+        }
     };
     let system = system_prompt(ctx.system_prompt.as_deref(), ctx.system_prompt_append.as_deref(), &ctx.cwd);
     let run = Run {
         tools: Toolbox::new(ctx.cwd, Arc::clone(&ctx.events), config.command_grace),
         config,
         client,
+        session_id: ctx.session_id,
         model: ctx.model,
         max_turns: ctx.max_turns,
         system,
@@ -50,13 +54,19 @@ pub(super) async fn run(config: NativeConfig, ctx: RunContext) -> RunOutcome {
     run.until_the_end(&ctx.prompt).await
 }
 
-fn never_began(error: RunError, steering: Steering, events: &dyn EventSink) -> RunOutcome {
+fn never_began(
+    session_id: String,
+    error: RunError,
+    steering: Steering,
+    events: &dyn EventSink,
+) -> RunOutcome {
     tell_error(events, "setup", &error);
     RunOutcome {
         ending: Ending::Failed(error),
         turns: 0,
         usage: Usage::default(),
-        session_id: Uuid::new_v4().to_string(),
+        session_id,
+        transcript: None,
         final_output: String::new(),
         undelivered: steering.close(),
     }
@@ -70,6 +80,7 @@ fn tell_error(events: &dyn EventSink, phase: &'static str, error: &RunError) {
 pub(super) struct Run {
     pub(super) config: NativeConfig,
     pub(super) client: Client,
+    session_id: String,
     model: String,
     max_turns: u32,
     system: String,
@@ -99,7 +110,8 @@ impl Run {
             ending,
             turns: self.turns,
             usage: self.usage,
-            session_id: Uuid::new_v4().to_string(),
+            session_id: self.session_id,
+            transcript: None,
             final_output: self.final_output,
             undelivered: self.steering.close(),
         }
@@ -161,13 +173,7 @@ impl Run {
         let blocks = messages.iter().map(|message| ContentBlock::text(spoken(message))).collect();
         self.conversation.push_user(blocks);
         for message in messages {
-            self.events.emit(AgentEvent::MessageInjected {
-                content_length: message.content.chars().count(),
-                message_id: message.message_id,
-                message_type: message.message_type.to_string(),
-                content: message.content,
-                turn: self.turns,
-            });
+            self.events.emit(AgentEvent::message_injected(self.turns, message));
         }
     }
 

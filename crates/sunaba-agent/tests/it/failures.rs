@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use sunaba_agent::{Ending, ErrorClass};
+use sunaba_agent::{Ending, ErrorClass, PermissionMode, SessionStart, Transcript};
 
 use crate::fake_model::{Act, asks, head, says, sse, tail, text, tool_with};
 use crate::harness::{Harness, Setup, last_blocks, tool_result};
@@ -155,26 +155,25 @@ async fn a_cut_off_answer_goes_on() {
 
 #[tokio::test]
 async fn a_wrong_base_url_is_a_reason() {
-    let dir = tempfile::TempDir::new().unwrap();
-    let (_inbox, receiver) = tokio::sync::mpsc::channel(1);
-    struct Nobody;
-    impl sunaba_agent::EventSink for Nobody {
-        fn emit(&self, _: sunaba_agent::AgentEvent) {}
+    let setup = Setup { base_url: Some("https://example.org".to_owned()), ..Setup::default() };
+    let mut harness = Harness::start_with(vec![], setup, |_| ()).await;
+    assert_eq!(harness.outcome().await.error().unwrap().class, ErrorClass::Configuration);
+}
+
+#[tokio::test]
+async fn what_a_runtime_cannot_do_is_refused_and_not_left_out() {
+    let transcript = Transcript::new(b"{}".to_vec());
+    let cases = [
+        (SessionStart::Resume { transcript: transcript.clone() }, PermissionMode::Bypass, "resume"),
+        (SessionStart::Fork { from: "x".to_owned(), transcript }, PermissionMode::Bypass, "fork"),
+        (SessionStart::New, PermissionMode::Ask, "ask"),
+    ];
+    for (session, permission_mode, word) in cases {
+        let setup = Setup { session, permission_mode, ..Setup::default() };
+        let mut harness = Harness::start_with(vec![says("hello")], setup, |_| ()).await;
+        let error = harness.outcome().await.error().unwrap();
+        assert_eq!(error.class, ErrorClass::Configuration);
+        assert!(error.message.contains(word), "{error}");
+        assert_eq!(harness.model.requests().len(), 0);
     }
-    let context = sunaba_agent::RunContext {
-        prompt: String::new(),
-        model: String::new(),
-        base_url: "https://example.org".to_owned(),
-        api_key: sunaba_agent::ApiKey::new("k"),
-        cwd: dir.path().to_owned(),
-        max_turns: 1,
-        system_prompt: None,
-        system_prompt_append: None,
-        events: std::sync::Arc::new(Nobody),
-        inbox: receiver,
-        shutdown: tokio_util::sync::CancellationToken::new(),
-    };
-    let runtime: Box<dyn sunaba_agent::Runtime> = Box::new(sunaba_agent::NativeRuntime::default());
-    let outcome = runtime.run(context).await;
-    assert_eq!(outcome.error().unwrap().class, ErrorClass::Configuration);
 }

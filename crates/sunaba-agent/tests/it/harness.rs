@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 use sunaba_agent::{
-    AgentEvent, ApiKey, EventSink, Incoming, NativeConfig, NativeRuntime, RetryPolicy, RunContext,
-    RunOutcome, Runtime,
+    AgentEvent, ApiKey, EventSink, Incoming, NativeConfig, NativeRuntime, NobodyToAsk, PermissionMode,
+    RetryPolicy, RunContext, RunOutcome, Runtime, SessionStart,
 };
 use sunaba_types::MessageType;
 use tempfile::TempDir;
@@ -49,6 +49,10 @@ pub(crate) struct Harness {
 pub(crate) struct Setup {
     pub(crate) max_turns: u32,
     pub(crate) config: NativeConfig,
+    /// When it is not the fake model's.
+    pub(crate) base_url: Option<String>,
+    pub(crate) session: SessionStart,
+    pub(crate) permission_mode: PermissionMode,
 }
 
 impl Default for Setup {
@@ -59,7 +63,13 @@ impl Default for Setup {
             max_delay: Duration::from_millis(20),
             max_retry_after: Duration::from_secs(5),
         };
-        Self { max_turns: 10, config: NativeConfig { retry, ..NativeConfig::default() } }
+        Self {
+            max_turns: 10,
+            config: NativeConfig { retry, ..NativeConfig::default() },
+            base_url: None,
+            session: SessionStart::New,
+            permission_mode: PermissionMode::Bypass,
+        }
     }
 }
 
@@ -82,9 +92,14 @@ impl Harness {
         let context = RunContext {
             prompt: "do the thing".to_owned(),
             model: "fake".to_owned(),
-            base_url: model.url.clone(),
+            base_url: setup.base_url.unwrap_or_else(|| model.url.clone()),
             api_key: ApiKey::new("sandbox-token"),
             cwd: dir.path().to_owned(),
+            home: dir.path().join(".home"),
+            session_id: "7f9c2ba4-e88f-4d27-a8b6-5e3f6a0f1c11".to_owned(),
+            session: setup.session,
+            permission_mode: setup.permission_mode,
+            asks: Arc::new(NobodyToAsk),
             max_turns: setup.max_turns,
             system_prompt: None,
             system_prompt_append: Some("be brief".to_owned()),

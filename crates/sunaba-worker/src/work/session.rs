@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use serde_json::{Map, Value, json};
-use sunaba_agent::{Incoming, NativeConfig, NativeRuntime, RunContext, RunOutcome, Runtime as _};
+use sunaba_agent::{
+    Incoming, NativeConfig, NativeRuntime, NobodyToAsk, PermissionMode, RunContext, RunOutcome, Runtime as _,
+    SessionStart,
+};
 use sunaba_types::{Clock as _, Source, SystemClock};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -154,6 +157,11 @@ impl Session<'_> {
             base_url: assignment.model_url.clone(),
             api_key: assignment.model_key.clone(),
             cwd: assignment.cwd.clone(),
+            home: self.identity.home.join(".sunaba/agent"),
+            session_id: uuid::Uuid::new_v4().to_string(),
+            session: SessionStart::New,
+            permission_mode: PermissionMode::Bypass,
+            asks: Arc::new(NobodyToAsk),
             max_turns: assignment.max_turns,
             system_prompt: assignment.system_prompt.clone(),
             system_prompt_append: assignment.system_prompt_append.clone(),

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sunaba_agent::{AgentEvent, EventSink};
+use sunaba_agent::{AgentEvent, EventSink, Invoked};
 use sunaba_types::Source;
 
 use super::report::Reporter;
@@ -36,7 +36,7 @@ impl Sink {
 
     fn tell(&self, event: &AgentEvent) {
         match event {
-            AgentEvent::ToolUse { tool, turn, .. } => {
+            AgentEvent::ToolUse(Invoked { tool, turn, .. }) => {
                 let tool: String = self.reporter.without_token(tool).chars().take(TOOL_MAX_CHARS).collect();
                 tracing::info!(turn, tool, "the agent uses a tool");
             }

@@ -1,106 +1,9 @@
-//! The port that every agent runtime implements.
+//! How a run ended.
 
-use std::path::PathBuf;
-use std::sync::Arc;
-
-use async_trait::async_trait;
 use serde::Serialize;
-use sunaba_llm::{ApiKey, Usage};
-use sunaba_types::MessageType;
-use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
+use sunaba_llm::Usage;
 
-use crate::AgentEvent;
-
-/// An agent that does one task.
-#[async_trait]
-pub trait Runtime: Send {
-    /// The runtime's name, as users choose it.
-    fn name(&self) -> &'static str;
-
-    /// What it can do while it works.
-    fn capabilities(&self) -> Capabilities;
-
-    /// Does the task. Ends by itself, or soon after `ctx.shutdown` is cancelled; leaves no process behind.
-    async fn run(self: Box<Self>, ctx: RunContext) -> RunOutcome;
-}
-
-/// Where a message takes effect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Steer {
-    /// In the next model call, between two tool calls.
-    NextModelCall,
-    /// When the agent has nothing more to say.
-    EndOfTurn,
-}
-
-/// What a runtime can do while it works.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Capabilities {
-    /// Where a message takes effect.
-    pub steer: Steer,
-    /// Whether it can be stopped at once and told to go on.
-    pub interrupt: bool,
-    /// Whether an ended session can be taken up again.
-    pub resume: bool,
-}
-
-/// Takes the events of a run. Must not block: the agent waits for it.
-pub trait EventSink: Send + Sync {
-    /// Takes one event; the order of calls is the order of the story.
-    fn emit(&self, event: AgentEvent);
-}
-
-/// Something said to the agent while it works.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Incoming {
-    /// The message's id, returned when it has been consumed.
-    pub message_id: String,
-    /// What kind it is; an interrupt stops the agent at once.
-    pub message_type: MessageType,
-    /// What is said. An interrupt with nothing but white space only stops the agent.
-    pub content: String,
-    /// Who says it.
-    pub sender: String,
-}
-
-/// Everything a run needs.
-pub struct RunContext {
-    /// The task, in words.
-    pub prompt: String,
-    /// The model's name.
-    pub model: String,
-    /// Where the model is called, without `/v1/messages`.
-    pub base_url: String,
-    /// What is shown there.
-    pub api_key: ApiKey,
-    /// Where the work is.
-    pub cwd: PathBuf,
-    /// Most model calls.
-    pub max_turns: u32,
-    /// Takes the place of the built-in system prompt.
-    pub system_prompt: Option<String>,
-    /// Comes after the system prompt.
-    pub system_prompt_append: Option<String>,
-    /// Takes the events.
-    pub events: Arc<dyn EventSink>,
-    /// Brings messages. Bounded by whoever made it.
-    pub inbox: mpsc::Receiver<Incoming>,
-    /// Ends the run early.
-    pub shutdown: CancellationToken,
-}
-
-impl std::fmt::Debug for RunContext {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("RunContext")
-            .field("model", &self.model)
-            .field("cwd", &self.cwd)
-            .field("max_turns", &self.max_turns)
-            .finish_non_exhaustive()
-    }
-}
+use super::{Incoming, Transcript};
 
 /// How a run ended and what it used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,6 +16,8 @@ pub struct RunOutcome {
     pub usage: Usage,
     /// Names the conversation.
     pub session_id: String,
+    /// The conversation, in the runtime's own form; none when it keeps none.
+    pub transcript: Option<Transcript>,
     /// The last words of the model.
     pub final_output: String,
     /// Messages that had arrived but did not enter the conversation.
