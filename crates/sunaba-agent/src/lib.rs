@@ -16,4 +16,4 @@ pub use runtime::{
     Answer, Asks, Capabilities, Ending, ErrorClass, EventSink, Incoming, NobodyToAsk, PermissionMode,
     Question, RunContext, RunError, RunOutcome, Runtime, SessionStart, Steer, Transcript,
 };
-pub use sunaba_llm::{ApiKey, Usage};
+pub use sunaba_llm::{ApiKey, Thinking, Usage};

@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use crate::hints;
 use crate::{Accumulator, Error, MessagesRequest, Reply, SseParser, StreamEvent};
 
 const API_VERSION: &str = "2023-06-01";
@@ -186,8 +187,8 @@ impl Client {
             status: Some(head.status.as_u16()),
             kind,
             message,
-            retry_after: retry_after(&head.headers),
-            should_retry: should_retry(&head.headers),
+            retry_after: hints::retry_after(head.status, &head.headers),
+            should_retry: hints::should_retry(&head.headers),
         }
     }
 }
@@ -272,15 +273,4 @@ fn describe_error(status: StatusCode, body: &[u8]) -> (String, String) {
     let message = word(&["/error/message", "/detail", "/title"])
         .unwrap_or_else(|| status.canonical_reason().unwrap_or("unknown status").to_owned());
     (kind, message)
-}
-
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();
-    let milliseconds = number("retry-after-ms").map(|value| value / 1000.0);
-    let seconds = milliseconds.or_else(|| number("retry-after"))?;
-    Duration::try_from_secs_f64(seconds).ok()
-}
-
-fn should_retry(headers: &HeaderMap) -> Option<bool> {
-    headers.get("x-should-retry")?.to_str().ok()?.trim().parse().ok()
 }

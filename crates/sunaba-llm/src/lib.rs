@@ -9,15 +9,17 @@
 
 mod client;
 mod error;
+mod hints;
 mod reply;
 mod sse;
+mod stream;
 mod types;
 
 pub use client::{ApiKey, Client, ClientConfig, ReplyStream};
 pub use error::Error;
 pub use reply::{Accumulator, Reply};
 pub use sse::{SseError, SseEvent, SseParser};
+pub use stream::{BlockDelta, MessageDelta, MessageHead, StreamError, StreamEvent, UsageReport};
 pub use types::{
-    BlockDelta, CacheControl, ContentBlock, Message, MessageDelta, MessageHead, MessagesRequest, Role,
-    StreamError, StreamEvent, SystemBlock, ToolDefinition, Usage, UsageReport,
+    CacheControl, ContentBlock, Message, MessagesRequest, Role, SystemBlock, Thinking, ToolDefinition, Usage,
 };

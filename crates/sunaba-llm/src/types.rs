@@ -1,4 +1,4 @@
-//! The words of the Messages API, both ways.
+//! The words of the Messages API, both ways; those of a streamed answer are in `stream`.
 //!
 //! Reading is tolerant: unknown fields are ignored, unknown content blocks are kept as they came (so that a
 //! later request returns them unchanged) and unknown stream events are passed over. Writing is exact: blocks
@@ -6,6 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::UsageReport;
 
 /// Who speaks in a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -145,6 +147,22 @@ pub struct ToolDefinition {
     pub description: String,
     /// JSON schema of its arguments.
     pub input_schema: Value,
+    /// Whether a cached prefix ends here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_control: Option<CacheControl>,
+}
+
+/// How the model is to think before it answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Thinking {
+    /// Up to so many tokens, which count among those of the answer.
+    Enabled {
+        /// How many.
+        budget_tokens: u32,
+    },
+    /// As much as it finds right.
+    Adaptive,
 }
 
 /// One model call.
@@ -162,6 +180,9 @@ pub struct MessagesRequest {
     /// The tools on offer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ToolDefinition>,
+    /// How to think; not at all when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<Thinking>,
     /// Whether the answer comes as a stream.
     #[serde(default)]
     pub stream: bool,
@@ -197,132 +218,4 @@ impl Usage {
         set(&mut self.cache_read_tokens, report.cache_read_input_tokens);
         set(&mut self.cache_write_tokens, report.cache_creation_input_tokens);
     }
-}
-
-/// Tokens as one stream event reports them; what is absent did not change.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct UsageReport {
-    /// Tokens read that were not in a cache.
-    pub input_tokens: Option<u64>,
-    /// Tokens written.
-    pub output_tokens: Option<u64>,
-    /// Tokens read from a cache.
-    pub cache_read_input_tokens: Option<u64>,
-    /// Tokens put into a cache.
-    pub cache_creation_input_tokens: Option<u64>,
-}
-
-/// The beginning of an answer.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(default)]
-pub struct MessageHead {
-    /// The answer's id.
-    pub id: String,
-    /// The model that really answers.
-    pub model: String,
-    /// Tokens so far.
-    pub usage: UsageReport,
-}
-
-/// How an answer ended.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct MessageDelta {
-    /// Why the model stopped.
-    pub stop_reason: Option<String>,
-}
-
-/// An error told inside a stream.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct StreamError {
-    /// The API's name for it.
-    #[serde(rename = "type")]
-    pub kind: String,
-    /// What it says.
-    pub message: String,
-}
-
-/// More of a block.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(tag = "type")]
-pub enum BlockDelta {
-    /// More words.
-    #[serde(rename = "text_delta")]
-    Text {
-        /// The words.
-        text: String,
-    },
-    /// More thought.
-    #[serde(rename = "thinking_delta")]
-    Thinking {
-        /// The thought.
-        thinking: String,
-    },
-    /// More of a thought's signature.
-    #[serde(rename = "signature_delta")]
-    Signature {
-        /// The piece.
-        signature: String,
-    },
-    /// More of a tool's arguments, as a piece of JSON text.
-    #[serde(rename = "input_json_delta")]
-    InputJson {
-        /// The piece.
-        partial_json: String,
-    },
-    /// Something not known here.
-    #[serde(other)]
-    Unknown,
-}
-
-/// One event of an answer's stream.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub enum StreamEvent {
-    /// The answer begins.
-    MessageStart {
-        /// Its head.
-        message: MessageHead,
-    },
-    /// A block begins.
-    ContentBlockStart {
-        /// Which.
-        index: usize,
-        /// What is known of it.
-        content_block: ContentBlock,
-    },
-    /// A block grows.
-    ContentBlockDelta {
-        /// Which.
-        index: usize,
-        /// By what.
-        delta: BlockDelta,
-    },
-    /// A block is whole.
-    ContentBlockStop {
-        /// Which.
-        index: usize,
-    },
-    /// The answer's end is known.
-    MessageDelta {
-        /// How it ends.
-        delta: MessageDelta,
-        /// Tokens in all.
-        #[serde(default)]
-        usage: UsageReport,
-    },
-    /// The answer is whole.
-    MessageStop,
-    /// The other side lives.
-    Ping,
-    /// The answer failed.
-    Error {
-        /// How.
-        error: StreamError,
-    },
-    /// Something not known here.
-    #[serde(other)]
-    Unknown,
 }

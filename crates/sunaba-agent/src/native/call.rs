@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sunaba_llm::{Accumulator, Error, Reply};
+use sunaba_llm::{Accumulator, Error, MessagesRequest, Reply, Thinking};
 use uuid::Uuid;
 
 use super::RetryPolicy;
@@ -23,8 +23,7 @@ impl Run {
     /// Sends the conversation and waits for the whole answer.
     ///
     /// A broken answer is dropped whole: nothing of it was shown or run, so the same request can go again.
-    pub(super) async fn call_model(&mut self) -> Result<Reply, NoReply> {
-        let request = self.request();
+    pub(super) async fn call_model(&mut self, mut request: MessagesRequest) -> Result<Reply, NoReply> {
         let mut attempt = 1;
         loop {
             let mut accumulator = Accumulator::default();
@@ -42,6 +41,12 @@ impl Run {
                 }
                 Ok(Err(error)) => error,
             };
+            if let Some(thinking) = less_thinking(request.thinking, &error) {
+                self.tell_stream_error(&error, accumulator.has_begun(), true);
+                self.thinking = thinking;
+                request.thinking = thinking;
+                continue;
+            }
             let pause = self.config.retry.pause(attempt, &error);
             self.tell_stream_error(&error, accumulator.has_begun(), pause.is_some());
             let Some(pause) = pause else { return Err(NoReply::Failed(run_error(&error))) };
@@ -72,7 +77,7 @@ impl RetryPolicy {
         }
         match error.retry_after() {
             Some(asked) if asked > self.max_retry_after => None,
-            Some(asked) => Some(asked),
+            Some(asked) => Some(asked + a_tenth_at_most(asked)),
             None => {
                 let doubled = self.base_delay.saturating_mul(1 << (attempt - 1).min(16));
                 Some(spread(doubled.min(self.max_delay)))
@@ -83,8 +88,32 @@ impl RetryPolicy {
 
 /// Between half of it and the whole, so that many agents do not come back in step.
 fn spread(delay: Duration) -> Duration {
-    let share = f64::from(Uuid::new_v4().as_fields().0) / f64::from(u32::MAX);
-    delay.mul_f64(0.5 + share / 2.0)
+    delay.mul_f64(0.5 + chance() / 2.0)
+}
+
+/// More than was asked for, never less, for the same reason.
+fn a_tenth_at_most(asked: Duration) -> Duration {
+    asked.mul_f64(chance() / 10.0)
+}
+
+/// Anything from 0 to 1.
+fn chance() -> f64 {
+    f64::from(Uuid::new_v4().as_fields().0) / f64::from(u32::MAX)
+}
+
+/// What to ask for when a model refuses the way of thinking that it was asked for; none when that is not the trouble.
+///
+/// Which models think, and how, changes with every generation and vendor; the refusal itself is the one sure sign.
+fn less_thinking(asked: Option<Thinking>, error: &Error) -> Option<Option<Thinking>> {
+    let Error::Api { status: Some(400), message, .. } = error else { return None };
+    let message = message.to_ascii_lowercase();
+    if !message.contains("thinking") {
+        return None;
+    }
+    match asked? {
+        Thinking::Enabled { .. } if message.contains("adaptive") => Some(Some(Thinking::Adaptive)),
+        Thinking::Enabled { .. } | Thinking::Adaptive => Some(None),
+    }
 }
 
 /// The error with its causes.
@@ -151,7 +180,8 @@ mod tests {
     fn the_other_side_may_ask_for_a_pause_but_not_for_any() {
         let policy = RetryPolicy::default();
         let asked = Duration::from_secs(7);
-        assert_eq!(policy.pause(1, &refused(429, Some(asked))), Some(asked));
+        let pause = policy.pause(1, &refused(429, Some(asked))).unwrap();
+        assert!(pause >= asked && pause <= asked + asked / 10, "{pause:?}");
         assert_eq!(policy.pause(1, &refused(429, Some(Duration::from_secs(3600)))), None);
     }
 }

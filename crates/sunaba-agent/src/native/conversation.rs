@@ -5,9 +5,8 @@
 
 use sunaba_llm::{ContentBlock, Message, Role};
 
-use crate::tools::ToolCall;
-
-const NOT_RUN: &str = "[interrupted before it ran]";
+/// Marks of a cached prefix on messages. The API takes four in all; tools and system prompt have one each.
+const CACHED_MESSAGES: usize = 2;
 
 #[derive(Debug, Default)]
 pub(super) struct Conversation {
@@ -26,11 +25,16 @@ impl Conversation {
         }
     }
 
-    /// Takes the model's answer, without blocks that the API would refuse to get back.
-    pub(super) fn push_assistant(&mut self, content: Vec<ContentBlock>) {
-        let is_empty =
-            |block: &ContentBlock| matches!(block, ContentBlock::Text { text, .. } if text.trim().is_empty());
-        let content: Vec<_> = content.into_iter().filter(|block| !is_empty(block)).collect();
+    /// Takes the model's answer, without blocks that the API would refuse to get back: words that are none, and a
+    /// thought that was cut off before it was signed.
+    pub(super) fn push_assistant(&mut self, content: Vec<ContentBlock>, stop_reason: Option<&str>) {
+        let was_cut = stop_reason == Some("max_tokens");
+        let is_refused = |block: &ContentBlock| match block {
+            ContentBlock::Text { text, .. } => text.trim().is_empty(),
+            ContentBlock::Thinking { signature, .. } => was_cut && signature.is_empty(),
+            _ => false,
+        };
+        let content: Vec<_> = content.into_iter().filter(|block| !is_refused(block)).collect();
         if content.is_empty() {
             return;
         }
@@ -40,26 +44,15 @@ impl Conversation {
         }
     }
 
-    /// Answers the model's tool requests, in their order; those without a result are told as not run.
-    pub(super) fn settle_tools(&mut self, calls: &[ToolCall], mut results: Vec<ContentBlock>) {
-        for call in calls {
-            let answered = results.iter().any(|block| {
-                matches!(block, ContentBlock::ToolResult { tool_use_id, .. } if *tool_use_id == call.id)
-            });
-            if !answered {
-                results.push(ContentBlock::tool_result(&call.id, NOT_RUN, true));
-            }
-        }
-        self.push_user(results);
-    }
-
-    /// The messages of the next request, with the end of the cached prefix on the last block.
+    /// The messages of the next request. A cached prefix ends with what was said last, and one with what was said
+    /// before that: the second is what the last call put into the cache, however much one turn has added.
     pub(super) fn for_request(&self) -> Vec<Message> {
         let mut messages = self.messages.clone();
-        if let Some(last) = messages.last_mut()
-            && let Some(block) = last.content.pop()
-        {
-            last.content.push(block.with_cache_mark());
+        let said = messages.iter_mut().rev().filter(|message| message.role == Role::User);
+        for message in said.take(CACHED_MESSAGES) {
+            if let Some(block) = message.content.pop() {
+                message.content.push(block.with_cache_mark());
+            }
         }
         messages
     }
@@ -71,45 +64,40 @@ mod tests {
 
     use super::*;
 
-    fn call(id: &str) -> ToolCall {
-        ToolCall { id: id.to_owned(), name: "Bash".to_owned(), input: json!({}) }
+    #[test]
+    fn the_last_two_things_said_end_a_cached_prefix() {
+        let mut conversation = Conversation::default();
+        for words in ["a", "b", "c"] {
+            conversation.push_user(vec![ContentBlock::text("first"), ContentBlock::text(words)]);
+            conversation.push_assistant(vec![ContentBlock::text("well")], None);
+        }
+        conversation.push_user(vec![ContentBlock::tool_result("t", "done", false)]);
+        let messages = serde_json::to_value(conversation.for_request()).unwrap();
+        let marked: Vec<_> = (0..7).filter(|at| messages[at].to_string().contains("cache_control")).collect();
+        assert_eq!(marked, [4, 6]);
+        assert_eq!(messages[4]["content"][1]["cache_control"], json!({"type": "ephemeral"}));
+        assert!(messages[4]["content"][0].get("cache_control").is_none());
     }
 
     #[test]
-    fn every_tool_request_is_answered_in_order() {
-        let mut conversation = Conversation::default();
-        conversation.push_user(vec![ContentBlock::text("go")]);
-        let request =
-            |id: &str| ContentBlock::ToolUse { id: id.into(), name: "Bash".into(), input: json!({}) };
-        conversation.push_assistant(vec![request("a"), request("b"), request("c")]);
-        let done = ContentBlock::tool_result("a", "ok", false);
-        conversation.settle_tools(&[call("a"), call("b"), call("c")], vec![done]);
-        conversation.push_user(vec![ContentBlock::text("now what")]);
-
-        let messages = conversation.for_request();
-        assert_eq!(messages.len(), 3);
-        let answered: Vec<_> = messages[2]
-            .content
-            .iter()
-            .filter_map(|block| match block {
-                ContentBlock::ToolResult { tool_use_id, is_error, .. } => {
-                    Some((tool_use_id.as_str(), *is_error))
-                }
-                _ => None,
-            })
-            .collect();
-        assert_eq!(answered, [("a", false), ("b", true), ("c", true)]);
-        assert!(matches!(messages[2].content.last(), Some(ContentBlock::Text { .. })));
+    fn a_thought_without_its_signature_stays_only_if_it_is_whole() {
+        let thought =
+            |signature: &str| ContentBlock::Thinking { thinking: "hm".into(), signature: signature.into() };
+        for (stop_reason, kept) in [("max_tokens", 1), ("end_turn", 2)] {
+            let mut conversation = Conversation::default();
+            conversation.push_assistant(vec![thought("signed"), thought("")], Some(stop_reason));
+            assert_eq!(conversation.for_request()[0].content.len(), kept, "{stop_reason}");
+        }
     }
 
     #[test]
     fn roles_alternate_whatever_is_pushed() {
         let mut conversation = Conversation::default();
         conversation.push_user(vec![ContentBlock::text("a")]);
-        conversation.push_assistant(vec![ContentBlock::text("  ")]);
+        conversation.push_assistant(vec![ContentBlock::text("  ")], None);
         conversation.push_user(vec![ContentBlock::text("b")]);
-        conversation.push_assistant(vec![ContentBlock::text("c")]);
-        conversation.push_assistant(vec![ContentBlock::text("d")]);
+        conversation.push_assistant(vec![ContentBlock::text("c")], None);
+        conversation.push_assistant(vec![ContentBlock::text("d")], None);
         let roles: Vec<_> = conversation.for_request().iter().map(|message| message.role).collect();
         assert_eq!(roles, [Role::User, Role::Assistant]);
     }

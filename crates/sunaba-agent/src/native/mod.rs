@@ -1,7 +1,7 @@
 //! The native runtime: an agent loop over the Messages API.
 //!
 //! ```text
-//!   prompt ──► model call ──► tool calls? ──yes──► run them in order ──┐
+//!   prompt ──► model call ──► tool calls? ──yes──► run them all ───────┐
 //!                 ▲  │                                                 │
 //!                 │  └── no: messages waiting? ──no──► completed       │
 //!                 └──────────── messages that arrived join ◄───────────┘
@@ -11,6 +11,7 @@
 
 mod call;
 mod conversation;
+mod hands;
 mod prompt;
 mod run;
 mod steering;
@@ -18,6 +19,7 @@ mod steering;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use sunaba_llm::Thinking;
 
 use crate::{Capabilities, RunContext, RunOutcome, Runtime, Steer};
 
@@ -52,6 +54,8 @@ impl Default for RetryPolicy {
 pub struct NativeConfig {
     /// Most tokens of one answer.
     pub max_tokens: u32,
+    /// How the model is asked to think. A model that refuses that is asked again, for less.
+    pub thinking: Option<Thinking>,
     /// How failed model calls are tried again.
     pub retry: RetryPolicy,
     /// How long a connection to the model may take to come about.
@@ -70,6 +74,7 @@ impl Default for NativeConfig {
     fn default() -> Self {
         Self {
             max_tokens: 16_384,
+            thinking: Some(Thinking::Enabled { budget_tokens: 8_192 }),
             retry: RetryPolicy::default(),
             connect_timeout: Duration::from_secs(10),
             response_timeout: Duration::from_secs(65 * 60),

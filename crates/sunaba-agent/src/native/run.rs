@@ -1,21 +1,20 @@
 //! The loop itself.
 
 use std::sync::Arc;
-use std::time::Instant;
 
-use sunaba_llm::{Client, ClientConfig, ContentBlock, MessagesRequest, Reply, SystemBlock, Usage};
+use sunaba_llm::{Client, ClientConfig, ContentBlock, MessagesRequest, Reply, SystemBlock, Thinking, Usage};
 use tokio_util::sync::CancellationToken;
 
 use super::call::{NoReply, run_error};
 use super::conversation::Conversation;
+use super::hands::{Batch, Hands};
 use super::prompt::system_prompt;
 use super::steering::{Steering, Stop, Waited, spoken};
 use super::{CAPABILITIES, NAME, NativeConfig};
-use crate::tools::{ToolCall, ToolReply, Toolbox};
+use crate::tools::{ToolCall, Toolbox};
 use crate::{AgentEvent, Ending, EventSink, RunContext, RunError, RunOutcome};
 
 const GO_ON: &str = "[your answer was cut off at its token limit; go on from where it ended]";
-const UNUSABLE_INPUT: &str = "the arguments are not a JSON object; the answer was probably cut off";
 
 /// Does one task from its prompt to its outcome.
 pub(super) async fn run(config: NativeConfig, ctx: RunContext) -> RunOutcome {
@@ -37,7 +36,11 @@ pub(super) async fn run(config: NativeConfig, ctx: RunContext) -> RunOutcome {
     };
     let system = system_prompt(ctx.system_prompt.as_deref(), ctx.system_prompt_append.as_deref(), &ctx.cwd);
     let run = Run {
-        tools: Toolbox::new(ctx.cwd, Arc::clone(&ctx.events), config.command_grace),
+        hands: Hands {
+            tools: Toolbox::new(ctx.cwd, Arc::clone(&ctx.events), config.command_grace),
+            events: Arc::clone(&ctx.events),
+        },
+        thinking: config.thinking,
         config,
         client,
         session_id: ctx.session_id,
@@ -87,7 +90,9 @@ pub(super) struct Run {
     pub(super) events: Arc<dyn EventSink>,
     pub(super) steering: Steering,
     conversation: Conversation,
-    tools: Toolbox,
+    hands: Hands,
+    /// As the model is willing to think.
+    pub(super) thinking: Option<Thinking>,
     /// Model calls begun; a call that is tried again counts once.
     pub(super) turns: u32,
     pub(super) usage: Usage,
@@ -128,14 +133,14 @@ impl Run {
         }
         self.turns += 1;
         self.take_in_messages();
-        let reply = match self.call_model().await {
+        let reply = match self.call_model(self.request()).await {
             Ok(reply) => reply,
             Err(NoReply::Stopped(stop)) => return self.stopped(stop).await,
             Err(NoReply::Failed(error)) => return Some(Ending::Failed(error)),
         };
         self.tell_reply(&reply);
         let calls = tool_calls(&reply.content);
-        self.conversation.push_assistant(reply.content);
+        self.conversation.push_assistant(reply.content, reply.stop_reason.as_deref());
         if calls.is_empty() {
             return self.without_tools(reply.stop_reason);
         }
@@ -177,13 +182,14 @@ impl Run {
         }
     }
 
-    pub(super) fn request(&self) -> MessagesRequest {
+    fn request(&self) -> MessagesRequest {
         MessagesRequest {
             model: self.model.clone(),
             max_tokens: self.config.max_tokens,
             system: vec![SystemBlock::cached(&self.system)],
             messages: self.conversation.for_request(),
             tools: Toolbox::definitions(),
+            thinking: self.thinking,
             stream: true,
         }
     }
@@ -218,46 +224,26 @@ impl Run {
         }
     }
 
-    /// Runs the tools in order and puts every result into the conversation; gives the reason to stop, if one
-    /// came meanwhile.
+    /// Runs the tools and puts every result into the conversation, all in one message; gives the reason to stop, if
+    /// one came meanwhile.
     async fn run_tools(&mut self, calls: &[ToolCall], unusable: &[String]) -> Option<Stop> {
-        let mut results = Vec::with_capacity(calls.len());
-        let mut stopped = None;
-        for call in calls {
-            let began = Instant::now();
-            let reply = if stopped.is_some() {
-                ToolReply::error("[interrupted before it ran]")
-            } else if unusable.contains(&call.id) {
-                ToolReply::error(UNUSABLE_INPUT)
-            } else {
-                let (reply, stop) = self.run_tool(call).await;
-                stopped = stop;
-                reply
-            };
-            if let Some(edit) = &reply.edit {
-                self.events.emit(edit.event(self.turns, &call.id));
-            }
-            self.events.emit(AgentEvent::tool_completed(self.turns, call, &reply, began.elapsed()));
-            self.events.emit(AgentEvent::tool_result(self.turns, call, &reply));
-            results.push(ContentBlock::tool_result(&call.id, reply.content, reply.is_error));
-        }
-        self.conversation.settle_tools(calls, results);
-        stopped
-    }
-
-    async fn run_tool(&mut self, call: &ToolCall) -> (ToolReply, Option<Stop>) {
-        tracing::debug!(turn = self.turns, tool = %call.name, "tool call");
+        let batch = Batch { turn: self.turns, calls, unusable };
         let halt = CancellationToken::new();
-        let mut work = std::pin::pin!(self.tools.run(call, &halt));
-        tokio::select! {
+        let mut work = std::pin::pin!(self.hands.run(&batch, &halt));
+        let (replies, stopped) = tokio::select! {
             biased;
             stop = self.steering.stop_signal() => {
                 halt.cancel();
-                // The tool ends what it started before it answers; every tool bounds that.
+                // Every tool ends what it started before it answers, and bounds that.
                 (work.await, Some(stop))
             }
-            reply = &mut work => (reply, None),
-        }
+            replies = &mut work => (replies, None),
+        };
+        let results = calls.iter().zip(replies);
+        let results =
+            results.map(|(call, reply)| ContentBlock::tool_result(&call.id, reply.content, reply.is_error));
+        self.conversation.push_user(results.collect());
+        stopped
     }
 
     /// Everything is let go; an interrupt then waits for words, unless there are some already.

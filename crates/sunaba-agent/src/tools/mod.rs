@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use sunaba_llm::ToolDefinition;
+use sunaba_llm::{CacheControl, ToolDefinition};
 use tokio_util::sync::CancellationToken;
 
 use crate::EventSink;
@@ -71,13 +71,22 @@ impl Toolbox {
         Self { bash: bash::Bash::new(cwd.clone(), events, grace), cwd }
     }
 
-    /// What is offered to the model.
+    /// What is offered to the model; a cached prefix ends with the last of them.
     pub(crate) fn definitions() -> Vec<ToolDefinition> {
-        schema::definitions()
+        let mut definitions = schema::definitions();
+        if let Some(last) = definitions.last_mut() {
+            last.cache_control = Some(CacheControl::ephemeral());
+        }
+        definitions
+    }
+
+    /// Whether a call changes nothing, so that it may run beside others of its kind.
+    pub(crate) fn only_looks(call: &ToolCall) -> bool {
+        matches!(call.name.as_str(), "Read" | "Glob" | "Grep")
     }
 
     /// Does what the model asks for. Never dropped half-way by the loop: it cancels `halt` and waits.
-    pub(crate) async fn run(&mut self, call: &ToolCall, halt: &CancellationToken) -> ToolReply {
+    pub(crate) async fn run(&self, call: &ToolCall, halt: &CancellationToken) -> ToolReply {
         let result = match call.name.as_str() {
             "Bash" => match parse(call) {
                 Ok(input) => self.bash.run(&call.id, input, halt).await,

@@ -17,6 +17,7 @@ fn tool(name: &str, description: &str, properties: Value, required: &[&str]) -> 
             "required": required,
             "additionalProperties": false,
         }),
+        cache_control: None,
     }
 }
 

@@ -15,18 +15,20 @@ fn refused(kind: &str) -> Value {
 #[tokio::test]
 async fn what_may_pass_is_tried_again() {
     let inside = json!({"type": "error", "error": {"type": "overloaded_error", "message": "busy"}});
+    // With what the broken call had already used, which still counts.
     let acts = [
-        Act::Plain(529, "", refused("overloaded_error")),
-        Act::Plain(500, "", refused("api_error")),
-        Act::Cut(head() + &text(0, "this is lost")),
-        Act::Stream(head() + &text(0, "this too") + &sse(&inside)),
-        Act::Stream(head() + &text(0, "ends early")),
+        (Act::Plain(529, "", refused("overloaded_error")), 0),
+        (Act::Plain(500, "", refused("api_error")), 0),
+        (Act::Cut(head() + &text(0, "this is lost")), 10),
+        (Act::Stream(head() + &text(0, "this too") + &sse(&inside)), 10),
+        (Act::Stream(head() + &text(0, "ends early")), 10),
     ];
-    for act in acts {
+    for (act, already_used) in acts {
         let mut harness = Harness::start(vec![act, says("well")]).await;
         let outcome = harness.outcome().await;
         assert_eq!(outcome.final_output, "well");
         assert_eq!(outcome.turns, 1, "a call that is tried again counts once");
+        assert_eq!(outcome.usage.input_tokens, already_used + 10);
         let requests = harness.model.requests();
         assert_eq!(requests.len(), 2);
         assert_eq!(requests[0], requests[1], "the same request again");

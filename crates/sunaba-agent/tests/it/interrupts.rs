@@ -85,8 +85,6 @@ async fn an_interrupt_ends_the_model_call_and_a_message_goes_on() {
     let said = "[message from ada while you were working] now go left";
     assert_eq!(words, ["do the thing", "[ada interrupted you]", said]);
     assert_eq!(harness.told_of("agent.message_injected").len(), 2);
-    // What the broken call had already used still counts.
-    assert_eq!(outcome.usage.input_tokens, 20);
 }
 
 #[tokio::test]

@@ -6,4 +6,5 @@ mod fake_model;
 mod harness;
 mod interrupts;
 mod messages;
+mod requests;
 mod tools;

@@ -9,7 +9,7 @@ mod relay;
 
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -46,7 +46,7 @@ pub(super) struct Bash {
     cwd: PathBuf,
     events: Arc<dyn EventSink>,
     grace: Duration,
-    leftovers: Vec<Leftover>,
+    leftovers: Mutex<Vec<Leftover>>,
 }
 
 /// What a finished command left running; killed when dropped.
@@ -70,15 +70,10 @@ enum End {
 
 impl Bash {
     pub(super) fn new(cwd: PathBuf, events: Arc<dyn EventSink>, grace: Duration) -> Self {
-        Self { cwd, events, grace, leftovers: Vec::new() }
+        Self { cwd, events, grace, leftovers: Mutex::default() }
     }
 
-    pub(super) async fn run(
-        &mut self,
-        tool_use_id: &str,
-        input: Input,
-        halt: &CancellationToken,
-    ) -> ToolResult {
+    pub(super) async fn run(&self, tool_use_id: &str, input: Input, halt: &CancellationToken) -> ToolResult {
         let limit_ms = input.timeout.filter(|limit| *limit > 0).unwrap_or(TIMEOUT_DEFAULT_MS);
         let limit = Duration::from_millis(limit_ms.min(TIMEOUT_MAX_MS));
         let child = self.spawn(&input.command).map_err(|error| format!("cannot start bash: {error}"))?;
@@ -110,20 +105,21 @@ impl Bash {
         }
     }
 
-    fn keep_what_is_left(&mut self, running: Running) -> String {
-        self.leftovers.retain(|leftover| !leftover.reading.is_finished());
+    fn keep_what_is_left(&self, running: Running) -> String {
+        let mut leftovers = self.leftovers.lock().unwrap_or_else(PoisonError::into_inner);
+        leftovers.retain(|leftover| !leftover.reading.is_finished());
         let Running { group, stdout, stderr, relay, .. } = running;
         if stdout.is_none() && stderr.is_none() {
             // Nobody holds the pipes any more. The group's number may soon be another's: never signal it.
             group.forget();
         } else {
-            if self.leftovers.len() == LEFTOVERS_MAX {
-                self.leftovers.remove(0);
+            if leftovers.len() == LEFTOVERS_MAX {
+                leftovers.remove(0);
             }
             let reading = tokio::spawn(async move {
                 tokio::join!(discard(stdout), discard(stderr));
             });
-            self.leftovers.push(Leftover { reading, _group: group });
+            leftovers.push(Leftover { reading, _group: group });
         }
         relay.finish()
     }
