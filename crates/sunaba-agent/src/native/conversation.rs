@@ -5,23 +5,25 @@
 
 use sunaba_llm::{ContentBlock, Message, Role};
 
+use super::session::Entry;
+
 /// Marks of a cached prefix on messages. The API takes four in all; tools and system prompt have one each.
 const CACHED_MESSAGES: usize = 2;
+const NOT_ANSWERED: &str = "[interrupted] nobody knows how far it came";
 
 #[derive(Debug, Default)]
 pub(super) struct Conversation {
     messages: Vec<Message>,
+    /// What has happened since it was last saved.
+    unsaved: Vec<Entry>,
 }
 
 impl Conversation {
     /// Says something to the model; joins what was already said since its last answer.
     pub(super) fn push_user(&mut self, blocks: Vec<ContentBlock>) {
-        if blocks.is_empty() {
-            return;
-        }
-        match self.messages.last_mut() {
-            Some(last) if last.role == Role::User => last.content.extend(blocks),
-            _ => self.messages.push(Message { role: Role::User, content: blocks }),
+        if !blocks.is_empty() {
+            self.unsaved.push(Entry::User { content: blocks.clone() });
+            self.add(Role::User, blocks);
         }
     }
 
@@ -35,13 +37,48 @@ impl Conversation {
             _ => false,
         };
         let content: Vec<_> = content.into_iter().filter(|block| !is_refused(block)).collect();
-        if content.is_empty() {
-            return;
+        if !content.is_empty() {
+            self.unsaved.push(Entry::Assistant { content: content.clone() });
+            self.add(Role::Assistant, content);
         }
+    }
+
+    fn add(&mut self, role: Role, content: Vec<ContentBlock>) {
         match self.messages.last_mut() {
-            Some(last) if last.role == Role::Assistant => last.content.extend(content),
-            _ => self.messages.push(Message { role: Role::Assistant, content }),
+            Some(last) if last.role == role => last.content.extend(content),
+            _ => self.messages.push(Message { role, content }),
         }
+    }
+
+    /// Plays one line of a saved conversation.
+    pub(super) fn replay(&mut self, entry: Entry) {
+        match entry {
+            Entry::Session { .. } => {}
+            Entry::User { content } => self.add(Role::User, content),
+            Entry::Assistant { content } => self.add(Role::Assistant, content),
+            Entry::Replaced { messages } => self.messages = messages,
+        }
+    }
+
+    /// Answers tool requests that were left without an answer when the process was killed.
+    pub(super) fn mend(&mut self) {
+        let Some(last) = self.messages.last().filter(|last| last.role == Role::Assistant) else { return };
+        let left = last.content.iter().filter_map(|block| match block {
+            ContentBlock::ToolUse { id, .. } => Some(ContentBlock::tool_result(id, NOT_ANSWERED, true)),
+            _ => None,
+        });
+        self.push_user(left.collect());
+    }
+
+    /// What has happened since this was last asked.
+    pub(super) fn take_unsaved(&mut self) -> Vec<Entry> {
+        std::mem::take(&mut self.unsaved)
+    }
+
+    /// The whole of it as one line; nothing of it is unsaved then.
+    pub(super) fn as_entry(&mut self) -> Entry {
+        self.unsaved.clear();
+        Entry::Replaced { messages: self.messages.clone() }
     }
 
     /// The messages of the next request. A cached prefix ends with what was said last, and one with what was said

@@ -11,18 +11,20 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesOrdered;
 use tokio_util::sync::CancellationToken;
 
+use super::guard::{self, Guard, Verdict};
 use crate::tools::{ToolCall, ToolReply, Toolbox};
 use crate::{AgentEvent, EventSink};
 
 /// Most calls that run at once.
 const AT_ONCE_MAX: usize = 8;
-const NOT_RUN: &str = "[interrupted before it ran]";
+pub(super) const NOT_RUN: &str = "[interrupted before it ran]";
 const UNUSABLE_INPUT: &str = "the arguments are not a JSON object; the answer was probably cut off";
 
 /// The tools of a run, and whoever is told of their work.
 pub(super) struct Hands {
     pub(super) tools: Toolbox,
     pub(super) events: Arc<dyn EventSink>,
+    pub(super) guard: Guard,
 }
 
 /// What one answer asks for.
@@ -58,18 +60,35 @@ impl Hands {
     async fn run_one(&self, batch: &Batch<'_>, call: &ToolCall, halt: &CancellationToken) -> ToolReply {
         tracing::debug!(turn = batch.turn, tool = %call.name, "tool call");
         let began = Instant::now();
-        let reply = if halt.is_cancelled() {
-            ToolReply::error(NOT_RUN)
+        let (ran, reply) = if halt.is_cancelled() {
+            (None, ToolReply::error(NOT_RUN))
         } else if batch.unusable.contains(&call.id) {
-            ToolReply::error(UNUSABLE_INPUT)
+            (None, ToolReply::error(UNUSABLE_INPUT))
         } else {
-            self.tools.run(call, halt).await
+            self.run_if_allowed(call, halt).await
         };
+        let call = ran.as_ref().unwrap_or(call);
         if let Some(edit) = &reply.edit {
             self.events.emit(edit.event(batch.turn, &call.id));
         }
         self.events.emit(AgentEvent::tool_completed(batch.turn, call, &reply, began.elapsed()));
         self.events.emit(AgentEvent::tool_result(batch.turn, call, &reply));
         reply
+    }
+
+    /// The reply, and the call as it ran when that is not as it was asked for.
+    async fn run_if_allowed(
+        &self,
+        call: &ToolCall,
+        halt: &CancellationToken,
+    ) -> (Option<ToolCall>, ToolReply) {
+        match self.guard.judge(call, halt).await {
+            Verdict::Free => (None, self.tools.run(call, halt).await),
+            Verdict::Changed(instead) => {
+                let reply = guard::with_note(self.tools.run(&instead, halt).await, &instead);
+                (Some(instead), reply)
+            }
+            Verdict::Refused(reply) => (None, reply),
+        }
     }
 }

@@ -8,20 +8,27 @@
 //!   interrupt, anywhere: the call or the command is stopped, tool calls without a result get one,
 //!   and the loop waits for words.
 //! ```
+//!
+//! Every step is in the session's file before the next one begins, so that the conversation can go on elsewhere.
 
 mod call;
 mod conversation;
+mod guard;
 mod hands;
 mod prompt;
 mod run;
+mod session;
+mod start;
 mod steering;
 
+use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use sunaba_llm::Thinking;
 
-use crate::{Capabilities, RunContext, RunOutcome, Runtime, Steer};
+use crate::{Capabilities, RunContext, RunOutcome, Runtime, Steer, Transcript};
 
 const NAME: &str = "native";
 
@@ -86,7 +93,7 @@ impl Default for NativeConfig {
 }
 
 const CAPABILITIES: Capabilities =
-    Capabilities { steer: Steer::NextTool, interrupt: true, resume: false, fork: false, permissions: false };
+    Capabilities { steer: Steer::NextTool, interrupt: true, resume: true, fork: true, permissions: true };
 
 /// An agent loop over the Messages API.
 #[derive(Debug, Default)]
@@ -111,7 +118,11 @@ impl Runtime for NativeRuntime {
         CAPABILITIES
     }
 
+    fn find_transcript(&self, home: &Path, _: &Path, session_id: &str) -> io::Result<Option<Transcript>> {
+        session::find(home, session_id)
+    }
+
     async fn run(self: Box<Self>, ctx: RunContext) -> RunOutcome {
-        Box::pin(run::run(self.config, ctx)).await
+        Box::pin(start::run(self.config, ctx)).await
     }
 }

@@ -2,80 +2,21 @@
 
 use std::sync::Arc;
 
-use sunaba_llm::{Client, ClientConfig, ContentBlock, MessagesRequest, Reply, SystemBlock, Thinking, Usage};
+use sunaba_llm::{Client, ContentBlock, MessagesRequest, Reply, SystemBlock, Thinking, Usage};
 use tokio_util::sync::CancellationToken;
 
-use super::call::{NoReply, run_error};
+use super::NativeConfig;
+use super::call::NoReply;
 use super::conversation::Conversation;
 use super::hands::{Batch, Hands};
-use super::prompt::system_prompt;
+use super::session::SessionFile;
 use super::steering::{Steering, Stop, Waited, spoken};
-use super::{CAPABILITIES, NAME, NativeConfig};
-use crate::tools::{ToolCall, Toolbox};
-use crate::{AgentEvent, Ending, EventSink, RunContext, RunError, RunOutcome};
+use crate::tools::{ToolCall, ToolReply, Toolbox};
+use crate::{AgentEvent, Ending, EventSink, RunError, RunOutcome};
 
 const GO_ON: &str = "[your answer was cut off at its token limit; go on from where it ended]";
 
-/// Does one task from its prompt to its outcome.
-pub(super) async fn run(config: NativeConfig, ctx: RunContext) -> RunOutcome {
-    let beyond = ctx.beyond(NAME, CAPABILITIES);
-    let client = Client::new(ClientConfig {
-        base_url: ctx.base_url.clone(),
-        api_key: ctx.api_key.clone(),
-        connect_timeout: config.connect_timeout,
-        response_timeout: config.response_timeout,
-        idle_timeout: config.idle_timeout,
-    });
-    let steering = Steering::new(ctx.inbox, ctx.shutdown);
-    let client = match (beyond, client) {
-        (None, Ok(client)) => client,
-        (Some(error), _) => return never_began(ctx.session_id, error, steering, &*ctx.events),
-        (None, Err(error)) => {
-            return never_began(ctx.session_id, run_error(&error), steering, &*ctx.events);
-        }
-    };
-    let system = system_prompt(ctx.system_prompt.as_deref(), ctx.system_prompt_append.as_deref(), &ctx.cwd);
-    let run = Run {
-        hands: Hands {
-            tools: Toolbox::new(ctx.cwd, Arc::clone(&ctx.events), config.command_grace),
-            events: Arc::clone(&ctx.events),
-        },
-        thinking: config.thinking,
-        config,
-        client,
-        session_id: ctx.session_id,
-        model: ctx.model,
-        max_turns: ctx.max_turns,
-        system,
-        events: ctx.events,
-        steering,
-        conversation: Conversation::default(),
-        turns: 0,
-        usage: Usage::default(),
-        final_output: String::new(),
-    };
-    run.until_the_end(&ctx.prompt).await
-}
-
-fn never_began(
-    session_id: String,
-    error: RunError,
-    steering: Steering,
-    events: &dyn EventSink,
-) -> RunOutcome {
-    tell_error(events, "setup", &error);
-    RunOutcome {
-        ending: Ending::Failed(error),
-        turns: 0,
-        usage: Usage::default(),
-        session_id,
-        transcript: None,
-        final_output: String::new(),
-        undelivered: steering.close(),
-    }
-}
-
-fn tell_error(events: &dyn EventSink, phase: &'static str, error: &RunError) {
+pub(super) fn tell_error(events: &dyn EventSink, phase: &'static str, error: &RunError) {
     events.emit(AgentEvent::Error { error: error.message.clone(), phase, error_class: error.class });
 }
 
@@ -83,24 +24,26 @@ fn tell_error(events: &dyn EventSink, phase: &'static str, error: &RunError) {
 pub(super) struct Run {
     pub(super) config: NativeConfig,
     pub(super) client: Client,
-    session_id: String,
-    model: String,
-    max_turns: u32,
-    system: String,
+    pub(super) session_id: String,
+    pub(super) model: String,
+    pub(super) max_turns: u32,
+    pub(super) system: String,
     pub(super) events: Arc<dyn EventSink>,
     pub(super) steering: Steering,
-    conversation: Conversation,
-    hands: Hands,
+    pub(super) conversation: Conversation,
+    /// Where the conversation is saved; none when that is not possible.
+    pub(super) file: Option<SessionFile>,
+    pub(super) hands: Hands,
     /// As the model is willing to think.
     pub(super) thinking: Option<Thinking>,
     /// Model calls begun; a call that is tried again counts once.
     pub(super) turns: u32,
     pub(super) usage: Usage,
-    final_output: String,
+    pub(super) final_output: String,
 }
 
 impl Run {
-    async fn until_the_end(mut self, prompt: &str) -> RunOutcome {
+    pub(super) async fn until_the_end(mut self, prompt: &str) -> RunOutcome {
         self.conversation.push_user(vec![ContentBlock::text(prompt)]);
         self.events.emit(AgentEvent::user_message(0, prompt));
         let ending = loop {
@@ -108,6 +51,7 @@ impl Run {
                 break ending;
             }
         };
+        self.save();
         if let Ending::Failed(error) = &ending {
             tell_error(&*self.events, "model_call", error);
         }
@@ -116,7 +60,7 @@ impl Run {
             turns: self.turns,
             usage: self.usage,
             session_id: self.session_id,
-            transcript: None,
+            transcript: self.file.and_then(|file| file.transcript().ok()),
             final_output: self.final_output,
             undelivered: self.steering.close(),
         }
@@ -133,6 +77,7 @@ impl Run {
         }
         self.turns += 1;
         self.take_in_messages();
+        self.save();
         let reply = match self.call_model(self.request()).await {
             Ok(reply) => reply,
             Err(NoReply::Stopped(stop)) => return self.stopped(stop).await,
@@ -141,6 +86,8 @@ impl Run {
         self.tell_reply(&reply);
         let calls = tool_calls(&reply.content);
         self.conversation.push_assistant(reply.content, reply.stop_reason.as_deref());
+        // Before the tools run: whoever goes on after a kill has to know what may have been done.
+        self.save();
         if calls.is_empty() {
             return self.without_tools(reply.stop_reason);
         }
@@ -227,10 +174,24 @@ impl Run {
     /// Runs the tools and puts every result into the conversation, all in one message; gives the reason to stop, if
     /// one came meanwhile.
     async fn run_tools(&mut self, calls: &[ToolCall], unusable: &[String]) -> Option<Stop> {
+        let (replies, stopped) = self.until_done_or_stopped(calls, unusable).await;
+        let results = calls.iter().zip(replies);
+        let results =
+            results.map(|(call, reply)| ContentBlock::tool_result(&call.id, reply.content, reply.is_error));
+        self.conversation.push_user(results.collect());
+        self.save();
+        stopped
+    }
+
+    async fn until_done_or_stopped(
+        &mut self,
+        calls: &[ToolCall],
+        unusable: &[String],
+    ) -> (Vec<ToolReply>, Option<Stop>) {
         let batch = Batch { turn: self.turns, calls, unusable };
         let halt = CancellationToken::new();
         let mut work = std::pin::pin!(self.hands.run(&batch, &halt));
-        let (replies, stopped) = tokio::select! {
+        tokio::select! {
             biased;
             stop = self.steering.stop_signal() => {
                 halt.cancel();
@@ -238,12 +199,7 @@ impl Run {
                 (work.await, Some(stop))
             }
             replies = &mut work => (replies, None),
-        };
-        let results = calls.iter().zip(replies);
-        let results =
-            results.map(|(call, reply)| ContentBlock::tool_result(&call.id, reply.content, reply.is_error));
-        self.conversation.push_user(results.collect());
-        stopped
+        }
     }
 
     /// Everything is let go; an interrupt then waits for words, unless there are some already.

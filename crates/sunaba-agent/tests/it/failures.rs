@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use sunaba_agent::{Ending, ErrorClass, PermissionMode, SessionStart, Transcript};
+use sunaba_agent::{Ending, ErrorClass};
 
 use crate::fake_model::{Act, asks, head, says, sse, tail, text, tool_with};
 use crate::harness::{Harness, Setup, last_blocks, tool_result};
@@ -160,22 +160,4 @@ async fn a_wrong_base_url_is_a_reason() {
     let setup = Setup { base_url: Some("https://example.org".to_owned()), ..Setup::default() };
     let mut harness = Harness::start_with(vec![], setup, |_| ()).await;
     assert_eq!(harness.outcome().await.error().unwrap().class, ErrorClass::Configuration);
-}
-
-#[tokio::test]
-async fn what_a_runtime_cannot_do_is_refused_and_not_left_out() {
-    let transcript = Transcript::new(b"{}".to_vec());
-    let cases = [
-        (SessionStart::Resume { transcript: transcript.clone() }, PermissionMode::Bypass, "resume"),
-        (SessionStart::Fork { from: "x".to_owned(), transcript }, PermissionMode::Bypass, "fork"),
-        (SessionStart::New, PermissionMode::Ask, "ask"),
-    ];
-    for (session, permission_mode, word) in cases {
-        let setup = Setup { session, permission_mode, ..Setup::default() };
-        let mut harness = Harness::start_with(vec![says("hello")], setup, |_| ()).await;
-        let error = harness.outcome().await.error().unwrap();
-        assert_eq!(error.class, ErrorClass::Configuration);
-        assert!(error.message.contains(word), "{error}");
-        assert_eq!(harness.model.requests().len(), 0);
-    }
 }

@@ -1,13 +1,13 @@
 //! Starts a run on a script and watches it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 use sunaba_agent::{
-    AgentEvent, ApiKey, EventSink, Incoming, NativeConfig, NativeRuntime, NobodyToAsk, PermissionMode,
-    RetryPolicy, RunContext, RunOutcome, Runtime, SessionStart,
+    AgentEvent, ApiKey, Asks, EventSink, Incoming, NativeConfig, NativeRuntime, NobodyToAsk, PermissionMode,
+    RetryPolicy, RunContext, RunOutcome, Runtime, SessionStart, Transcript,
 };
 use sunaba_types::MessageType;
 use tempfile::TempDir;
@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::fake_model::{Act, FakeModel};
 
 const DEADLINE: Duration = Duration::from_secs(20);
+pub(crate) const SESSION: &str = "7f9c2ba4-e88f-4d27-a8b6-5e3f6a0f1c11";
 
 /// An event as it goes out on the wire.
 pub(crate) type Told = (&'static str, Map<String, Value>);
@@ -38,6 +39,7 @@ impl EventSink for Story {
 
 pub(crate) struct Harness {
     pub(crate) dir: TempDir,
+    pub(crate) home: TempDir,
     pub(crate) model: FakeModel,
     story: Arc<Story>,
     inbox: mpsc::Sender<Incoming>,
@@ -53,6 +55,9 @@ pub(crate) struct Setup {
     pub(crate) base_url: Option<String>,
     pub(crate) session: SessionStart,
     pub(crate) permission_mode: PermissionMode,
+    pub(crate) asks: Arc<dyn Asks>,
+    /// When it is not one of its own.
+    pub(crate) home: Option<PathBuf>,
 }
 
 impl Default for Setup {
@@ -69,6 +74,8 @@ impl Default for Setup {
             base_url: None,
             session: SessionStart::New,
             permission_mode: PermissionMode::Bypass,
+            asks: Arc::new(NobodyToAsk),
+            home: None,
         }
     }
 }
@@ -83,7 +90,7 @@ impl Harness {
     }
 
     pub(crate) async fn start_with(acts: Vec<Act>, setup: Setup, prepare: impl FnOnce(&Path)) -> Self {
-        let dir = TempDir::new().unwrap();
+        let (dir, home) = (TempDir::new().unwrap(), TempDir::new().unwrap());
         prepare(dir.path());
         let model = FakeModel::start(acts).await;
         let story = Arc::new(Story { told: Mutex::new(Vec::new()), count: watch::Sender::new(0) });
@@ -95,11 +102,11 @@ impl Harness {
             base_url: setup.base_url.unwrap_or_else(|| model.url.clone()),
             api_key: ApiKey::new("sandbox-token"),
             cwd: dir.path().to_owned(),
-            home: dir.path().join(".home"),
-            session_id: "7f9c2ba4-e88f-4d27-a8b6-5e3f6a0f1c11".to_owned(),
+            home: setup.home.unwrap_or_else(|| home.path().to_owned()),
+            session_id: SESSION.to_owned(),
             session: setup.session,
             permission_mode: setup.permission_mode,
-            asks: Arc::new(NobodyToAsk),
+            asks: setup.asks,
             max_turns: setup.max_turns,
             system_prompt: None,
             system_prompt_append: Some("be brief".to_owned()),
@@ -109,7 +116,7 @@ impl Harness {
         };
         let runtime = Box::new(NativeRuntime::new(setup.config));
         let running = tokio::spawn(runtime.run(context));
-        Self { dir, model, story, inbox, shutdown, running }
+        Self { dir, home, model, story, inbox, shutdown, running }
     }
 
     pub(crate) async fn send(&self, id: &str, message_type: MessageType, content: &str) {
@@ -160,6 +167,12 @@ impl Harness {
 
     pub(crate) fn types(&self) -> Vec<&'static str> {
         self.told().into_iter().map(|told| told.0).collect()
+    }
+
+    /// What the session has left on disk by now, as somebody finds it who comes after a kill.
+    pub(crate) fn transcript(&self) -> Transcript {
+        let runtime = NativeRuntime::default();
+        runtime.find_transcript(self.home.path(), self.dir.path(), SESSION).unwrap().unwrap()
     }
 
     /// Waits for the end.

@@ -6,5 +6,7 @@ mod fake_model;
 mod harness;
 mod interrupts;
 mod messages;
+mod permissions;
 mod requests;
+mod sessions;
 mod tools;
