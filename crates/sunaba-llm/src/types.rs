@@ -132,6 +132,11 @@ pub struct SystemBlock {
 }
 
 impl SystemBlock {
+    /// A part of the system prompt.
+    pub fn plain(text: impl Into<String>) -> Self {
+        Self { kind: "text".to_owned(), text: text.into(), cache_control: None }
+    }
+
     /// A part with the end of a cached prefix on it.
     pub fn cached(text: impl Into<String>) -> Self {
         Self { kind: "text".to_owned(), text: text.into(), cache_control: Some(CacheControl::ephemeral()) }

@@ -17,6 +17,8 @@ pub(super) enum NoReply {
     Stopped(Stop),
     /// It failed for good.
     Failed(RunError),
+    /// The conversation is larger than the model takes.
+    TooLong(RunError),
 }
 
 impl Run {
@@ -49,7 +51,10 @@ impl Run {
             }
             let pause = self.config.retry.pause(attempt, &error);
             self.tell_stream_error(&error, accumulator.has_begun(), pause.is_some());
-            let Some(pause) = pause else { return Err(NoReply::Failed(run_error(&error))) };
+            let Some(pause) = pause else {
+                let told = run_error(&error);
+                return Err(if is_too_long(&error) { NoReply::TooLong(told) } else { NoReply::Failed(told) });
+            };
             tokio::select! {
                 biased;
                 stop = self.steering.stop_signal() => return Err(NoReply::Stopped(stop)),
@@ -114,6 +119,16 @@ fn less_thinking(asked: Option<Thinking>, error: &Error) -> Option<Option<Thinki
         Thinking::Enabled { .. } if message.contains("adaptive") => Some(Some(Thinking::Adaptive)),
         Thinking::Enabled { .. } | Thinking::Adaptive => Some(None),
     }
+}
+
+/// Whether the request was refused for its length. There is no code for it; these are the words of those who speak
+/// this API.
+fn is_too_long(error: &Error) -> bool {
+    let Error::Api { status: Some(400 | 413), message, .. } = error else { return false };
+    let message = message.to_ascii_lowercase();
+    ["too long", "context limit", "context length", "context window"]
+        .iter()
+        .any(|words| message.contains(words))
 }
 
 /// The error with its causes.

@@ -3,8 +3,9 @@
 //! Two rules hold after every call here: roles alternate, and every tool request of the model is answered in
 //! the message that follows it. So whatever was interrupted, the next request is a valid one.
 
-use sunaba_llm::{ContentBlock, Message, Role};
+use sunaba_llm::{ContentBlock, Message, Reply, Role};
 
+use super::context::Size;
 use super::session::Entry;
 
 /// Marks of a cached prefix on messages. The API takes four in all; tools and system prompt have one each.
@@ -16,6 +17,7 @@ pub(super) struct Conversation {
     messages: Vec<Message>,
     /// What has happened since it was last saved.
     unsaved: Vec<Entry>,
+    size: Size,
 }
 
 impl Conversation {
@@ -23,20 +25,22 @@ impl Conversation {
     pub(super) fn push_user(&mut self, blocks: Vec<ContentBlock>) {
         if !blocks.is_empty() {
             self.unsaved.push(Entry::User { content: blocks.clone() });
+            self.size.add(&blocks);
             self.add(Role::User, blocks);
         }
     }
 
     /// Takes the model's answer, without blocks that the API would refuse to get back: words that are none, and a
     /// thought that was cut off before it was signed.
-    pub(super) fn push_assistant(&mut self, content: Vec<ContentBlock>, stop_reason: Option<&str>) {
-        let was_cut = stop_reason == Some("max_tokens");
+    pub(super) fn push_assistant(&mut self, reply: &Reply) {
+        self.size.report(reply);
+        let was_cut = reply.stop_reason.as_deref() == Some("max_tokens");
         let is_refused = |block: &ContentBlock| match block {
             ContentBlock::Text { text, .. } => text.trim().is_empty(),
             ContentBlock::Thinking { signature, .. } => was_cut && signature.is_empty(),
             _ => false,
         };
-        let content: Vec<_> = content.into_iter().filter(|block| !is_refused(block)).collect();
+        let content: Vec<_> = reply.content.iter().filter(|block| !is_refused(block)).cloned().collect();
         if !content.is_empty() {
             self.unsaved.push(Entry::Assistant { content: content.clone() });
             self.add(Role::Assistant, content);
@@ -54,10 +58,37 @@ impl Conversation {
     pub(super) fn replay(&mut self, entry: Entry) {
         match entry {
             Entry::Session { .. } => {}
-            Entry::User { content } => self.add(Role::User, content),
-            Entry::Assistant { content } => self.add(Role::Assistant, content),
-            Entry::Replaced { messages } => self.messages = messages,
+            Entry::User { content } => {
+                self.size.add(&content);
+                self.add(Role::User, content);
+            }
+            Entry::Assistant { content } => {
+                self.size.add(&content);
+                self.add(Role::Assistant, content);
+            }
+            Entry::Replaced { messages } => {
+                self.size = Size::of(&messages);
+                self.messages = messages;
+            }
         }
+    }
+
+    /// How large it is.
+    pub(super) fn size(&self) -> Size {
+        self.size
+    }
+
+    /// All of it.
+    pub(super) fn messages(&self) -> &[Message] {
+        &self.messages
+    }
+
+    /// Goes on with these in place of all that was said.
+    pub(super) fn replace(&mut self, messages: Vec<Message>) {
+        self.size = Size::of(&messages);
+        self.messages = messages;
+        let whole = self.as_entry();
+        self.unsaved.push(whole);
     }
 
     /// Answers tool requests that were left without an answer when the process was killed.
@@ -101,12 +132,27 @@ mod tests {
 
     use super::*;
 
+    fn reply(content: Vec<ContentBlock>, stop_reason: &str) -> Reply {
+        Reply {
+            id: String::new(),
+            model: String::new(),
+            content,
+            stop_reason: Some(stop_reason.to_owned()),
+            usage: sunaba_llm::Usage::default(),
+            unusable_tool_inputs: Vec::new(),
+        }
+    }
+
+    fn words(words: &str) -> Reply {
+        reply(vec![ContentBlock::text(words)], "end_turn")
+    }
+
     #[test]
     fn the_last_two_things_said_end_a_cached_prefix() {
         let mut conversation = Conversation::default();
-        for words in ["a", "b", "c"] {
-            conversation.push_user(vec![ContentBlock::text("first"), ContentBlock::text(words)]);
-            conversation.push_assistant(vec![ContentBlock::text("well")], None);
+        for last in ["a", "b", "c"] {
+            conversation.push_user(vec![ContentBlock::text("first"), ContentBlock::text(last)]);
+            conversation.push_assistant(&words("well"));
         }
         conversation.push_user(vec![ContentBlock::tool_result("t", "done", false)]);
         let messages = serde_json::to_value(conversation.for_request()).unwrap();
@@ -122,7 +168,7 @@ mod tests {
             |signature: &str| ContentBlock::Thinking { thinking: "hm".into(), signature: signature.into() };
         for (stop_reason, kept) in [("max_tokens", 1), ("end_turn", 2)] {
             let mut conversation = Conversation::default();
-            conversation.push_assistant(vec![thought("signed"), thought("")], Some(stop_reason));
+            conversation.push_assistant(&reply(vec![thought("signed"), thought("")], stop_reason));
             assert_eq!(conversation.for_request()[0].content.len(), kept, "{stop_reason}");
         }
     }
@@ -131,10 +177,10 @@ mod tests {
     fn roles_alternate_whatever_is_pushed() {
         let mut conversation = Conversation::default();
         conversation.push_user(vec![ContentBlock::text("a")]);
-        conversation.push_assistant(vec![ContentBlock::text("  ")], None);
+        conversation.push_assistant(&words("  "));
         conversation.push_user(vec![ContentBlock::text("b")]);
-        conversation.push_assistant(vec![ContentBlock::text("c")], None);
-        conversation.push_assistant(vec![ContentBlock::text("d")], None);
+        conversation.push_assistant(&words("c"));
+        conversation.push_assistant(&words("d"));
         let roles: Vec<_> = conversation.for_request().iter().map(|message| message.role).collect();
         assert_eq!(roles, [Role::User, Role::Assistant]);
     }

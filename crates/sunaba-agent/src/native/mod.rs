@@ -12,6 +12,7 @@
 //! Every step is in the session's file before the next one begins, so that the conversation can go on elsewhere.
 
 mod call;
+mod context;
 mod conversation;
 mod guard;
 mod hands;
@@ -63,6 +64,8 @@ pub struct NativeConfig {
     pub max_tokens: u32,
     /// How the model is asked to think. A model that refuses that is asked again, for less.
     pub thinking: Option<Thinking>,
+    /// Tokens that the model takes, its answer included. Near it the conversation is put into a summary.
+    pub context_window: u32,
     /// How failed model calls are tried again.
     pub retry: RetryPolicy,
     /// How long a connection to the model may take to come about.
@@ -82,6 +85,7 @@ impl Default for NativeConfig {
         Self {
             max_tokens: 16_384,
             thinking: Some(Thinking::Enabled { budget_tokens: 8_192 }),
+            context_window: 200_000,
             retry: RetryPolicy::default(),
             connect_timeout: Duration::from_secs(10),
             response_timeout: Duration::from_secs(65 * 60),

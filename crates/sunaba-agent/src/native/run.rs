@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::NativeConfig;
 use super::call::NoReply;
+use super::context::{Trigger, fit};
 use super::conversation::Conversation;
 use super::hands::{Batch, Hands};
 use super::session::SessionFile;
@@ -78,14 +79,14 @@ impl Run {
         self.turns += 1;
         self.take_in_messages();
         self.save();
-        let reply = match self.call_model(self.request()).await {
+        let reply = match self.next_reply().await {
             Ok(reply) => reply,
             Err(NoReply::Stopped(stop)) => return self.stopped(stop).await,
-            Err(NoReply::Failed(error)) => return Some(Ending::Failed(error)),
+            Err(NoReply::Failed(error) | NoReply::TooLong(error)) => return Some(Ending::Failed(error)),
         };
         self.tell_reply(&reply);
         let calls = tool_calls(&reply.content);
-        self.conversation.push_assistant(reply.content, reply.stop_reason.as_deref());
+        self.conversation.push_assistant(&reply);
         // Before the tools run: whoever goes on after a kill has to know what may have been done.
         self.save();
         if calls.is_empty() {
@@ -94,6 +95,21 @@ impl Run {
         match self.run_tools(&calls, &reply.unusable_tool_inputs).await {
             Some(stop) => self.stopped(stop).await,
             None => None,
+        }
+    }
+
+    /// The model's answer to all that was said, with room made for it.
+    async fn next_reply(&mut self) -> Result<Reply, NoReply> {
+        self.make_room().await?;
+        match self.call_model(self.request()).await {
+            // How large a window is, only the other side knows for sure.
+            Err(NoReply::TooLong(error)) => {
+                if !self.compact(Trigger::Refused).await? {
+                    return Err(NoReply::Failed(error));
+                }
+                self.call_model(self.request()).await
+            }
+            answer => answer,
         }
     }
 
@@ -174,7 +190,8 @@ impl Run {
     /// Runs the tools and puts every result into the conversation, all in one message; gives the reason to stop, if
     /// one came meanwhile.
     async fn run_tools(&mut self, calls: &[ToolCall], unusable: &[String]) -> Option<Stop> {
-        let (replies, stopped) = self.until_done_or_stopped(calls, unusable).await;
+        let (mut replies, stopped) = self.until_done_or_stopped(calls, unusable).await;
+        fit(&mut replies, self.results_max_chars());
         let results = calls.iter().zip(replies);
         let results =
             results.map(|(call, reply)| ContentBlock::tool_result(&call.id, reply.content, reply.is_error));

@@ -150,7 +150,14 @@ pub(crate) fn sse(data: &Value) -> String {
 
 /// The first event of a stream.
 pub(crate) fn head() -> String {
-    let usage = json!({"input_tokens": 10, "cache_read_input_tokens": 5, "cache_creation_input_tokens": 3});
+    head_after(10)
+}
+
+/// The first event of an answer to so many tokens.
+pub(crate) fn head_after(input_tokens: u64) -> String {
+    let usage = json!({
+        "input_tokens": input_tokens, "cache_read_input_tokens": 5, "cache_creation_input_tokens": 3,
+    });
     let message =
         json!({"id": "msg_1", "model": "fake-1", "role": "assistant", "content": [], "usage": usage});
     sse(&json!({"type": "message_start", "message": message})) + &sse(&json!({"type": "ping"}))
