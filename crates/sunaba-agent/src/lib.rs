@@ -11,7 +11,7 @@ mod text;
 mod tools;
 
 pub use event::{AgentEvent, ChangeType, Completed, Invoked, OutputStream, StreamErrorType};
-pub use native::{NativeConfig, NativeRuntime, RetryPolicy};
+pub use native::{NativeConfig, NativeRuntime, RetryPolicy, SubagentLimits, ToolPolicy};
 pub use runtime::{
     Answer, Asks, Capabilities, Ending, ErrorClass, EventSink, Incoming, NobodyToAsk, PermissionMode,
     Question, RunContext, RunError, RunOutcome, Runtime, SessionStart, Steer, Transcript,

@@ -69,11 +69,34 @@ impl AgentEvent {
     }
 
     pub(crate) fn tool_use(turn: u32, call: &ToolCall) -> Self {
-        Self::ToolUse(Invoked::new(turn, call, "tool"))
+        match call.name.as_str() {
+            "Task" => Self::SubagentInvoked {
+                subagent_type: argument(call, "subagent_type"),
+                subagent_description: argument(call, "description"),
+                subagent_prompt: argument(call, "prompt"),
+                call: Invoked::new(turn, call, "subagent"),
+            },
+            "Skill" => Self::SkillInvoked {
+                skill_name: argument(call, "skill"),
+                call: Invoked::new(turn, call, "skill"),
+            },
+            _ => Self::ToolUse(Invoked::new(turn, call, "tool")),
+        }
     }
 
     pub(crate) fn tool_completed(turn: u32, call: &ToolCall, reply: &ToolReply, duration: Duration) -> Self {
-        Self::ToolCompleted(Completed::new(turn, call, reply, duration))
+        let completed = Completed::new(turn, call, reply, duration);
+        match call.name.as_str() {
+            "Task" => Self::SubagentCompleted {
+                subagent_type: argument(call, "subagent_type"),
+                result: clip(&reply.content, RESULT_MAX_CHARS),
+                usage: reply.used,
+                cost_usd: None,
+                call: completed,
+            },
+            "Skill" => Self::SkillCompleted { skill_name: argument(call, "skill"), call: completed },
+            _ => Self::ToolCompleted(completed),
+        }
     }
 
     pub(crate) fn tool_result(turn: u32, call: &ToolCall, reply: &ToolReply) -> Self {
@@ -91,6 +114,12 @@ impl AgentEvent {
             is_error: reply.is_error,
         }
     }
+}
+
+/// An argument in words, where the model gave it.
+fn argument(call: &ToolCall, name: &str) -> String {
+    let words = call.input.get(name).and_then(Value::as_str).unwrap_or_default();
+    clip(words, ARGUMENT_MAX_CHARS)
 }
 
 /// A tool's arguments in a size that the log takes; the conversation itself keeps the whole.
@@ -133,9 +162,11 @@ mod tests {
         let inputs = [
             json!({ "old_string": long, "new_string": long }),
             json!({ "many": vec!["\u{1}".repeat(1_000); 1_000] }),
+            json!({ "prompt": long, "description": long, "subagent_type": long, "skill": long }),
         ];
-        for input in inputs {
-            let call = ToolCall { id: "t".into(), name: "Grep".into(), input };
+        let tools = inputs.iter().flat_map(|input| ["Grep", "Task", "Skill"].map(|name| (name, input)));
+        for (name, input) in tools {
+            let call = ToolCall { id: "t".into(), name: name.into(), input: input.clone() };
             let reply = ToolReply::ok(long.clone());
             let events = [
                 AgentEvent::tool_use(1, &call),

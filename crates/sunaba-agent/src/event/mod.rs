@@ -156,8 +156,19 @@ pub enum AgentEvent {
     Waiting { message: String },
     /// A model stream failed; it is tried again, or an error follows.
     StreamError { error: String, error_type: StreamErrorType, turn: u32, retrying: bool },
+    /// A helper's step, told as the agent's own would be, with the call that sent the helper.
+    Inside {
+        #[serde(flatten, serialize_with = "as_payload")]
+        event: Box<AgentEvent>,
+        parent_tool_use_id: String,
+    },
     /// The agent cannot go on.
     Error { error: String, phase: &'static str, error_class: ErrorClass },
+}
+
+/// By way of the payload: an event in an event would otherwise be a type without an end.
+fn as_payload<S: serde::Serializer>(event: &AgentEvent, serializer: S) -> Result<S::Ok, S::Error> {
+    event.payload().serialize(serializer)
 }
 
 impl AgentEvent {
@@ -182,6 +193,7 @@ impl AgentEvent {
             Self::Interrupted { .. } => "agent.interrupted",
             Self::Waiting { .. } => "agent.waiting",
             Self::StreamError { .. } => "agent.stream_error",
+            Self::Inside { event, .. } => event.event_type(),
             Self::Error { .. } => "agent.error",
         }
     }

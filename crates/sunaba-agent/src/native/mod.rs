@@ -16,7 +16,10 @@ mod context;
 mod conversation;
 mod guard;
 mod hands;
+mod helpers;
+mod policy;
 mod prompt;
+mod repository;
 mod run;
 mod session;
 mod start;
@@ -32,6 +35,8 @@ use sunaba_llm::Thinking;
 use crate::{Capabilities, RunContext, RunOutcome, Runtime, Steer, Transcript};
 
 const NAME: &str = "native";
+
+pub use policy::ToolPolicy;
 
 /// How failed model calls are tried again.
 #[derive(Debug, Clone)]
@@ -57,7 +62,16 @@ impl Default for RetryPolicy {
     }
 }
 
-/// The loop's bounds.
+/// What one helper may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SubagentLimits {
+    /// Most model calls.
+    pub max_turns: u32,
+    /// Most tokens, read and written; those read from a cache do not count.
+    pub max_tokens: u64,
+}
+
+/// The loop's tools and bounds.
 #[derive(Debug, Clone)]
 pub struct NativeConfig {
     /// Most tokens of one answer.
@@ -78,6 +92,10 @@ pub struct NativeConfig {
     pub command_grace: Duration,
     /// How long to wait for words after an interrupt.
     pub interrupt_wait: Duration,
+    /// Which tools it has.
+    pub tools: ToolPolicy,
+    /// What one helper may use.
+    pub subagents: SubagentLimits,
 }
 
 impl Default for NativeConfig {
@@ -92,6 +110,8 @@ impl Default for NativeConfig {
             idle_timeout: Duration::from_secs(5 * 60),
             command_grace: Duration::from_millis(400),
             interrupt_wait: Duration::from_secs(60 * 60),
+            tools: ToolPolicy::default(),
+            subagents: SubagentLimits { max_turns: 40, max_tokens: 500_000 },
         }
     }
 }

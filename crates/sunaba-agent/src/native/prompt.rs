@@ -2,17 +2,31 @@
 
 use std::path::Path;
 
-/// The built-in words, or those given in their place, and what is to follow them.
-pub(super) fn system_prompt(given: Option<&str>, append: Option<&str>, cwd: &Path) -> String {
-    let mut prompt = match given {
-        Some(words) => words.to_owned(),
-        None => built_in(cwd),
-    };
-    if let Some(more) = append.filter(|more| !more.trim().is_empty()) {
-        prompt.push_str("\n\n");
-        prompt.push_str(more);
-    }
-    prompt
+/// The built-in words, or those given in their place; what the repository tells every agent; what is to follow them.
+pub(super) fn system_prompt(
+    given: Option<&str>,
+    instructions: Option<&str>,
+    append: Option<&str>,
+    cwd: &Path,
+) -> String {
+    let first = given.map_or_else(|| built_in(cwd), ToOwned::to_owned);
+    joined(first, [instructions, append])
+}
+
+/// What a helper is told.
+pub(super) fn of_helper(kind: &str, instructions: Option<&str>, cwd: &Path) -> String {
+    let first = format!(
+        "{kind}\n\nAnother agent sent you to do a part of its work. The work tree is a git repository at {}; relative \
+paths start there. Nobody answers questions. Your last message is your report and all that it will see of your work: \
+say what it needs to know, and no more.",
+        cwd.display()
+    );
+    joined(first, [instructions, None])
+}
+
+fn joined(first: String, more: [Option<&str>; 2]) -> String {
+    let more = more.into_iter().flatten().filter(|more| !more.trim().is_empty());
+    more.fold(first, |whole, more| format!("{whole}\n\n{more}"))
 }
 
 fn built_in(cwd: &Path) -> String {

@@ -12,8 +12,8 @@ use super::conversation::Conversation;
 use super::hands::{Batch, Hands};
 use super::session::SessionFile;
 use super::steering::{Steering, Stop, Waited, spoken};
-use crate::tools::{ToolCall, ToolReply, Toolbox};
-use crate::{AgentEvent, Ending, EventSink, RunError, RunOutcome};
+use crate::tools::{ToolCall, ToolReply};
+use crate::{AgentEvent, Ending, ErrorClass, EventSink, RunError, RunOutcome};
 
 const GO_ON: &str = "[your answer was cut off at its token limit; go on from where it ended]";
 
@@ -28,6 +28,8 @@ pub(super) struct Run {
     pub(super) session_id: String,
     pub(super) model: String,
     pub(super) max_turns: u32,
+    /// Most tokens that it may use in all; as many as it likes when there is no bound.
+    pub(super) max_total_tokens: Option<u64>,
     pub(super) system: String,
     pub(super) events: Arc<dyn EventSink>,
     pub(super) steering: Steering,
@@ -76,6 +78,9 @@ impl Run {
         if self.turns >= self.max_turns {
             return Some(Ending::MaxTurns);
         }
+        if let Some(error) = self.tokens_used_up() {
+            return Some(Ending::Failed(error));
+        }
         self.turns += 1;
         self.take_in_messages();
         self.save();
@@ -96,6 +101,13 @@ impl Run {
             Some(stop) => self.stopped(stop).await,
             None => None,
         }
+    }
+
+    fn tokens_used_up(&self) -> Option<RunError> {
+        let Usage { input_tokens, output_tokens, cache_write_tokens, .. } = self.usage;
+        let max =
+            self.max_total_tokens.filter(|max| input_tokens + output_tokens + cache_write_tokens >= *max)?;
+        Some(RunError { class: ErrorClass::MaxTurns, message: format!("its {max} tokens are used up") })
     }
 
     /// The model's answer to all that was said, with room made for it.
@@ -151,7 +163,7 @@ impl Run {
             max_tokens: self.config.max_tokens,
             system: vec![SystemBlock::cached(&self.system)],
             messages: self.conversation.for_request(),
-            tools: Toolbox::definitions(),
+            tools: self.hands.offered().to_vec(),
             thinking: self.thinking,
             stream: true,
         }
@@ -191,6 +203,9 @@ impl Run {
     /// one came meanwhile.
     async fn run_tools(&mut self, calls: &[ToolCall], unusable: &[String]) -> Option<Stop> {
         let (mut replies, stopped) = self.until_done_or_stopped(calls, unusable).await;
+        for used in replies.iter().filter_map(|reply| reply.used) {
+            self.usage.add(used);
+        }
         fit(&mut replies, self.results_max_chars());
         let results = calls.iter().zip(replies);
         let results =

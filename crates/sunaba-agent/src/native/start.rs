@@ -8,12 +8,13 @@ use super::call::run_error;
 use super::conversation::Conversation;
 use super::guard::Guard;
 use super::hands::Hands;
+use super::helpers::Helpers;
 use super::prompt::system_prompt;
+use super::repository;
 use super::run::{Run, tell_error};
 use super::session::{self, SessionFile};
 use super::steering::Steering;
 use super::{CAPABILITIES, NAME, NativeConfig};
-use crate::tools::Toolbox;
 use crate::{
     AgentEvent, Ending, ErrorClass, EventSink, Incoming, RunContext, RunError, RunOutcome, SessionStart,
 };
@@ -29,32 +30,65 @@ pub(super) async fn run(config: NativeConfig, ctx: RunContext) -> RunOutcome {
     let mut conversation = conversation;
     let so_far = (ctx.session != SessionStart::New).then(|| conversation.as_entry());
     let file = SessionFile::begin(&ctx.home, &ctx.session_id, &ctx.session, so_far);
+    let instructions = repository::instructions(&ctx.cwd);
+    let (given, append) = (ctx.system_prompt.as_deref(), ctx.system_prompt_append.as_deref());
     let mut run = Run {
-        system: system_prompt(ctx.system_prompt.as_deref(), ctx.system_prompt_append.as_deref(), &ctx.cwd),
-        hands: Hands {
-            tools: Toolbox::new(ctx.cwd.clone(), Arc::clone(&ctx.events), config.command_grace),
-            events: Arc::clone(&ctx.events),
-            guard: Guard { mode: ctx.permission_mode, asks: ctx.asks, cwd: ctx.cwd },
-        },
+        system: system_prompt(given, instructions.as_deref(), append, &ctx.cwd),
         thinking: config.thinking,
-        config,
-        client,
+        client: client.clone(),
         session_id: ctx.session_id,
-        model: ctx.model,
+        model: ctx.model.clone(),
         max_turns: ctx.max_turns,
-        events: ctx.events,
+        max_total_tokens: None,
+        events: Arc::clone(&ctx.events),
         steering,
         conversation,
         file: None,
         turns: 0,
         usage: Usage::default(),
         final_output: String::new(),
+        hands: hands(
+            &config,
+            client,
+            instructions,
+            ctx.model,
+            Guard { mode: ctx.permission_mode, asks: ctx.asks, cwd: ctx.cwd },
+            ctx.events,
+        ),
+        config,
     };
     match file {
         Ok(file) => run.file = Some(file),
         Err(error) => run.tell_unsaved(&error),
     }
     run.until_the_end(&ctx.prompt).await
+}
+
+/// The tools that the run may use, with what the repository adds to them.
+fn hands(
+    config: &NativeConfig,
+    client: Client,
+    instructions: Option<String>,
+    model: String,
+    guard: Guard,
+    events: Arc<dyn EventSink>,
+) -> Hands {
+    let tools = config.tools.tools();
+    let guard = Arc::new(guard);
+    let skills = if tools.contains(&"Skill") { repository::skills(&guard.cwd) } else { Vec::new() };
+    let skills = Arc::new(skills);
+    let helpers = tools.contains(&"Task").then(|| Helpers {
+        kinds: repository::agents(&guard.cwd),
+        config: config.clone(),
+        client,
+        model,
+        instructions,
+        guard: Arc::clone(&guard),
+        skills: Arc::clone(&skills),
+        tools: tools.clone(),
+        events: Arc::clone(&events),
+    });
+    Hands::new(tools, guard, skills, helpers, events, config.command_grace)
 }
 
 /// Everything that can be wrong before the first call.

@@ -25,7 +25,7 @@ pub(super) fn run(cwd: &Path, input: &Input) -> ToolResult {
     let after = replaced(&before, input)?;
     std::fs::write(&path, &after).map_err(|error| describe(&error, "write", name))?;
     let edit = FileEdit::between(shown(cwd, &path), Some(&before), &after);
-    Ok(ToolReply { content: format!("edited {name}"), is_error: false, edit })
+    Ok(ToolReply::edited(format!("edited {name}"), edit))
 }
 
 fn replaced(before: &str, input: &Input) -> Result<String, String> {

@@ -11,6 +11,7 @@ mod grep;
 mod pattern;
 mod read;
 mod schema;
+mod todo;
 mod walk;
 mod write;
 
@@ -20,11 +21,12 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use sunaba_llm::{CacheControl, ToolDefinition};
+use sunaba_llm::{ToolDefinition, Usage};
 use tokio_util::sync::CancellationToken;
 
 use crate::EventSink;
 pub(crate) use diff::FileEdit;
+pub(crate) use schema::tool as definition;
 
 /// How long a tool that works on files may take.
 const FILE_TOOL_TIMEOUT: Duration = Duration::from_secs(60);
@@ -45,15 +47,21 @@ pub(crate) struct ToolReply {
     pub(crate) content: String,
     pub(crate) is_error: bool,
     pub(crate) edit: Option<FileEdit>,
+    /// What a helper used for it.
+    pub(crate) used: Option<Usage>,
 }
 
 impl ToolReply {
     pub(crate) fn ok(content: impl Into<String>) -> Self {
-        Self { content: content.into(), is_error: false, edit: None }
+        Self { content: content.into(), is_error: false, edit: None, used: None }
+    }
+
+    pub(crate) fn edited(content: impl Into<String>, edit: Option<FileEdit>) -> Self {
+        Self { edit, ..Self::ok(content) }
     }
 
     pub(crate) fn error(content: impl Into<String>) -> Self {
-        Self { content: content.into(), is_error: true, edit: None }
+        Self { content: content.into(), is_error: true, edit: None, used: None }
     }
 }
 
@@ -71,18 +79,9 @@ impl Toolbox {
         Self { bash: bash::Bash::new(cwd.clone(), events, grace), cwd }
     }
 
-    /// What is offered to the model; a cached prefix ends with the last of them.
+    /// As the model is told of them.
     pub(crate) fn definitions() -> Vec<ToolDefinition> {
-        let mut definitions = schema::definitions();
-        if let Some(last) = definitions.last_mut() {
-            last.cache_control = Some(CacheControl::ephemeral());
-        }
-        definitions
-    }
-
-    /// Whether a call changes nothing, so that it may run beside others of its kind.
-    pub(crate) fn only_looks(call: &ToolCall) -> bool {
-        matches!(call.name.as_str(), "Read" | "Glob" | "Grep")
+        schema::definitions()
     }
 
     /// Does what the model asks for. Never dropped half-way by the loop: it cancels `halt` and waits.
@@ -97,9 +96,8 @@ impl Toolbox {
             "Edit" => self.on_files(call, halt, |cwd, input, _| edit::run(cwd, &input)).await,
             "Glob" => self.on_files(call, halt, |cwd, input, halt| glob::run(cwd, &input, halt)).await,
             "Grep" => self.on_files(call, halt, |cwd, input, halt| grep::run(cwd, &input, halt)).await,
-            other => {
-                Err(format!("there is no tool named {other}; use Read, Write, Edit, Bash, Glob or Grep"))
-            }
+            "TodoWrite" => self.on_files(call, halt, |cwd, input, _| todo::run(cwd, &input)).await,
+            other => Err(format!("there is no tool named {other}")),
         };
         result.unwrap_or_else(ToolReply::error)
     }

@@ -4,10 +4,11 @@ use serde_json::{Value, json};
 use sunaba_llm::ToolDefinition;
 
 pub(super) fn definitions() -> Vec<ToolDefinition> {
-    vec![read(), write(), edit(), bash(), glob(), grep()]
+    vec![read(), write(), edit(), bash(), glob(), grep(), todo()]
 }
 
-fn tool(name: &str, description: &str, properties: Value, required: &[&str]) -> ToolDefinition {
+/// One tool.
+pub(crate) fn tool(name: &str, description: &str, properties: Value, required: &[&str]) -> ToolDefinition {
     ToolDefinition {
         name: name.to_owned(),
         description: description.to_owned(),
@@ -123,5 +124,27 @@ fn grep() -> ToolDefinition {
             "head_limit": count("Most lines or files to give."),
         }),
         &["pattern"],
+    )
+}
+
+fn todo() -> ToolDefinition {
+    tool(
+        "TodoWrite",
+        "Keeps your list of what is to do, for work of three steps or more. Give the whole list each time; one item is \
+in progress at a time, and is marked completed as soon as it is.",
+        json!({
+            "todos": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "content": text("What is to do."),
+                        "status": { "type": "string", "enum": ["pending", "in_progress", "completed"] },
+                    },
+                    "required": ["content", "status"],
+                },
+            },
+        }),
+        &["todos"],
     )
 }

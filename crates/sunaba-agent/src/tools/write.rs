@@ -30,5 +30,5 @@ pub(super) fn run(cwd: &Path, input: &Input) -> ToolResult {
     let before = before.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     let edit = FileEdit::between(shown(cwd, &path), before.as_deref(), &input.content);
     let content = format!("{verb} {name} ({} lines)", input.content.lines().count());
-    Ok(ToolReply { content, is_error: false, edit })
+    Ok(ToolReply::edited(content, edit))
 }
