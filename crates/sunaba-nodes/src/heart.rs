@@ -1,7 +1,7 @@
 //! Says again and again that this node lives.
 //!
 //! A store that is away is waited out: nobody can be judged by a store that nobody can write to. A node
-//! whose place another process has taken must stop, and says so.
+//! whose place another process has taken, or whose program is too old for the store, must stop, and says so.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ const BEAT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Between two tries to enter while another machine seems to be this node.
 const ENTER_RETRY: Duration = Duration::from_secs(1);
 
-/// Another process is this node now; the words say what to do.
+/// Another process is this node now, or a newer program has taken over the store; the words say what to do.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Taken(String);
@@ -68,6 +68,7 @@ impl Heart {
         match tokio::time::timeout(BEAT_TIMEOUT, self.nodes.0.store.beat_node(&self.report)).await {
             Ok(Ok(())) => Ok(true),
             Ok(Err(StoreError::Conflict { detail, .. })) => Err(Taken(detail)),
+            Ok(Err(error)) if let Some(outdated) = error.outdated() => Err(Taken(outdated.to_string())),
             Ok(Err(error)) => {
                 tracing::warn!(%error, "this node could not say that it lives; trying again");
                 Ok(false)

@@ -207,13 +207,13 @@ impl Command<Unit> for EnsureHome {
         let (project, node) = (self.project.as_str(), self.node.as_str());
         let home = sqlx::query_scalar!(
             // A lost home is replaced where its mirror can be made again; a repository on its disk cannot.
-            r#"UPDATE projects
+            r#"UPDATE projects AS p
                SET home_node = CASE
-                   WHEN home_node IS NULL THEN $2
-                   WHEN repo_path IS NULL
-                        AND EXISTS (SELECT 1 FROM nodes AS n WHERE n.id = home_node AND n.lost_at IS NOT NULL) THEN $2
-                   ELSE home_node END
-               WHERE id = $1 RETURNING home_node AS "home!""#,
+                   WHEN p.home_node IS NULL THEN $2
+                   WHEN p.repo_path IS NULL
+                        AND EXISTS (SELECT 1 FROM nodes AS n WHERE n.id = p.home_node AND n.lost_at IS NOT NULL) THEN $2
+                   ELSE p.home_node END
+               WHERE p.id = $1 RETURNING p.home_node AS "home!""#,
             project,
             node
         )

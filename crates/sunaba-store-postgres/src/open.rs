@@ -13,6 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::listen::Listener;
 use crate::refusal::OpenError;
+use crate::unit::Terms;
 use crate::writer::{Context, Writer};
 
 /// How long somebody waits for a connection; a server that restarts may be back by then.
@@ -104,7 +105,7 @@ impl PostgresStore {
             pool: writers,
             clock: Arc::clone(&options.clock),
             hint: Arc::clone(&hint),
-            durability: options.durability,
+            terms: Terms { durability: options.durability, known_layout: known_layout() },
         };
         let writer = Writer::start(context, options.writers);
         let guard = stop.clone().drop_guard();
@@ -227,7 +228,7 @@ async fn bring_up_to_date(
         .map_err(|source| OpenError::Migrate { database: database.clone(), source })?;
     let needed = sqlx::query_scalar!("SELECT usable_from FROM layout").fetch_one(&mut connection).await;
     let needed = needed.map_err(failed)?;
-    let known = migrations.iter().map(|migration| migration.version).max().unwrap_or_default();
+    let known = known_layout();
     if needed > known {
         return Err(OpenError::TooNew { database, needed, known });
     }
@@ -235,6 +236,11 @@ async fn bring_up_to_date(
     let position = position.map_err(failed)?;
     connection.close().await.map_err(failed)?;
     Ok(position)
+}
+
+/// The newest layout that this program knows.
+pub(crate) fn known_layout() -> i64 {
+    sqlx::migrate!().iter().map(|migration| migration.version).max().unwrap_or_default()
 }
 
 /// Server and database, without a password.

@@ -54,7 +54,8 @@ pub enum OpenError {
     },
     /// A newer program has taken something away that this one needs.
     #[error(
-        "the database {database} needs layout {needed} and this program knows {known}: use a newer program"
+        "the database {database} needs layout {needed} and this program knows {known}: a newer program has taken \
+         away what this one needs; start the newer one in its place"
     )]
     TooNew {
         /// Server and name.

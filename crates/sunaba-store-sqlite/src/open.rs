@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::ConnectOptions as _;
-use sqlx::migrate::Migrator;
+use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{Connection as _, SqliteConnection, SqlitePool};
 use sunaba_types::Clock;
@@ -59,6 +59,19 @@ pub enum OpenError {
         /// What went wrong.
         #[source]
         source: sqlx::migrate::MigrateError,
+    },
+    /// A newer program has changed the file's layout.
+    #[error(
+        "the database {path} has layout {found} and this program knows {known}: a newer program has changed it; \
+         use that one, or restore a backup that was made before"
+    )]
+    TooNew {
+        /// The file.
+        path: PathBuf,
+        /// A layout that this program does not know.
+        found: i64,
+        /// The newest layout that this program knows.
+        known: i64,
     },
     /// Something is being moved into it.
     #[error(
@@ -144,8 +157,19 @@ async fn migrate(options: &Options, marked: Marked) -> Result<SqliteConnection, 
     MIGRATIONS
         .run_direct(None, &mut connection, false)
         .await
-        .map_err(|source| OpenError::Migrate { path: options.path.clone(), source })?;
+        .map_err(|source| not_migrated(options.path.clone(), source))?;
     Ok(connection)
+}
+
+/// One program at a time has the file, so nothing that a newer one did to it has to be borne.
+fn not_migrated(path: PathBuf, source: MigrateError) -> OpenError {
+    match source {
+        MigrateError::VersionMissing(found) => {
+            let known = MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or_default();
+            OpenError::TooNew { path, found, known }
+        }
+        source => OpenError::Migrate { path, source },
+    }
 }
 
 fn writing(options: &Options) -> SqliteConnectOptions {

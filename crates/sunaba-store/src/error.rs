@@ -38,7 +38,34 @@ pub enum Error {
     Backend(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
+/// A newer program has taken something away that this one needs: it may not write to the store any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the database needs layout {needed} and this program knows {known}: a newer program has taken away what this \
+     one needs; start the newer one in its place"
+)]
+pub struct Outdated {
+    /// The oldest layout that may be used.
+    pub needed: i64,
+    /// The newest layout that this program knows.
+    pub known: i64,
+}
+
+impl From<Outdated> for Error {
+    fn from(outdated: Outdated) -> Self {
+        Self::Unavailable(Box::new(outdated))
+    }
+}
+
 impl Error {
+    /// Whether trying again is in vain, because this program is too old for the store.
+    pub fn outdated(&self) -> Option<Outdated> {
+        match self {
+            Self::Unavailable(source) => source.downcast_ref().copied(),
+            _ => None,
+        }
+    }
+
     /// There is no such thing.
     pub fn not_found(what: &'static str, id: impl ToString) -> Self {
         Self::NotFound { what, id: id.to_string() }

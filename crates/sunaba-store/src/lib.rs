@@ -24,7 +24,7 @@ pub mod transfer;
 pub mod conformance;
 
 pub use chain::{Walked, walk_chain};
-pub use error::{Error, Result};
+pub use error::{Error, Outdated, Result};
 pub use events::{
     Append, AppendOutcome, Appended, EVENT_TYPES_MAX, EventPage, EventQuery, EventStore, LogHead, Noise,
     OutlineTurn, Rejection, TrajectoryDirection, TrajectoryPage, TrajectoryQuery, Writer,

@@ -3,12 +3,13 @@
 use async_trait::async_trait;
 use futures::TryStreamExt as _;
 use sqlx::postgres::PgRow;
-use sqlx::{AssertSqlSafe, PgPool, Postgres, Transaction};
-use sunaba_store::Result;
+use sqlx::{AssertSqlSafe, PgConnection, PgPool, Postgres, Transaction};
 use sunaba_store::transfer::{Cell, Pace, Row, Source, Table};
+use sunaba_store::{Error, Result};
 
 use super::columns::{Form, with_key};
 use crate::fault::told;
+use crate::open::known_layout;
 
 /// The store as it was when this was made.
 pub(crate) struct Snapshot {
@@ -23,9 +24,25 @@ impl Snapshot {
         let mut sql = readers.begin_with(begin).await.map_err(told)?;
         // A batch, or a count of a large table, may take longer than what a person waits for.
         sqlx::query("SET LOCAL statement_timeout = '10min'").execute(&mut *sql).await.map_err(told)?;
+        refuse_newer(&mut sql).await?;
         let position = sqlx::query_scalar!("SELECT position FROM feed_counter").fetch_one(&mut *sql).await;
         Ok(Self { sql, feed_head: position.map_err(told)?, pace: Pace::default() })
     }
+}
+
+/// A copy by this program would leave out what a newer one has added.
+async fn refuse_newer(sql: &mut PgConnection) -> Result<()> {
+    let newest: Option<i64> =
+        sqlx::query_scalar("SELECT max(version) FROM _sqlx_migrations").fetch_one(sql).await.map_err(told)?;
+    let (newest, known) = (newest.unwrap_or_default(), known_layout());
+    if newest <= known {
+        return Ok(());
+    }
+    let detail = format!(
+        "the database has layout {newest} and this program knows {known}: a copy would leave out what the newer \
+         program has added; make it with that one"
+    );
+    Err(Error::conflict("newer_layout", detail))
 }
 
 #[async_trait]

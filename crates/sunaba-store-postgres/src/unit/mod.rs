@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use sqlx::pool::PoolConnection;
 use sqlx::{PgConnection, Postgres, Row as _};
-use sunaba_store::{AppendOutcome, Error, Writer};
+use sunaba_store::{AppendOutcome, Error, Outdated, Writer};
 use sunaba_store_sql::draft::Draft;
 use sunaba_store_sql::writer::Transaction;
 use sunaba_types::{Clock, NewEvent, SandboxId, Timestamp};
@@ -26,12 +26,16 @@ use tokio::time::timeout;
 pub(crate) use needs::Needs;
 pub(crate) use prepare::Prepared;
 
+use crate::Durability;
 use crate::fault::{Trouble, told, trouble};
 use crate::writer::Context;
 
 /// Each statement sees what was committed before it: what is read after a lock came is the present state.
+/// Having looked at the layout it keeps others from locking that table: a migration that takes something away
+/// locks it, and so comes between two transactions and never into one.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED;
-                     SELECT current_setting('synchronous_commit'), current_setting('fsync')";
+                     SELECT current_setting('synchronous_commit'), current_setting('fsync'),
+                            (SELECT usable_from FROM layout)";
 
 /// How long a server may take for something that waits for nobody.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
@@ -46,6 +50,15 @@ pub(crate) struct Unit {
     probed: bool,
     /// Whether the transaction has neither been committed nor undone.
     open: bool,
+    terms: Terms,
+}
+
+/// What has to hold for a transaction.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terms {
+    pub(crate) durability: Durability,
+    /// The newest layout that this program knows.
+    pub(crate) known_layout: i64,
 }
 
 /// Why there is no transaction.
@@ -57,33 +70,21 @@ pub(crate) enum BeginError {
     Away(sqlx::Error),
     /// The session would acknowledge before the disk has it.
     NotDurable(&'static str),
+    /// A newer program has taken something away that this one needs.
+    Outdated(Outdated),
 }
 
 impl Unit {
     /// Opens a transaction.
     pub(crate) async fn begin(context: &Context) -> Result<Self, BeginError> {
         let mut connection = context.pool.acquire().await.map_err(BeginError::Away)?;
-        let begun = timeout(ANSWERS_WITHIN, sqlx::raw_sql(BEGIN).fetch_all(&mut *connection)).await;
-        let rows = match begun {
-            Ok(Ok(rows)) => rows,
-            Ok(Err(error)) => {
-                connection.close_on_drop();
-                return Err(BeginError::Stale(error));
-            }
-            Err(_) => {
-                connection.close_on_drop();
-                return Err(BeginError::Away(sqlx::Error::PoolTimedOut));
-            }
-        };
-        let setting = |at: usize| rows.first().and_then(|row| row.try_get::<String, _>(at).ok());
-        let (commit, fsync) = (setting(0).unwrap_or_default(), setting(1).unwrap_or_default());
-        if let Some(setting) = context.durability.refuses(&commit, &fsync) {
+        if let Err(error) = context.terms.begin(&mut connection).await {
             connection.close_on_drop();
-            return Err(BeginError::NotDurable(setting));
+            return Err(error);
         }
         let clock = Arc::clone(&context.clock);
         let draft = Draft::new(clock.now());
-        Ok(Self { connection, clock, draft, probed: false, open: true })
+        Ok(Self { connection, clock, draft, probed: false, open: true, terms: context.terms })
     }
 
     /// The transaction's connection.
@@ -113,10 +114,11 @@ impl Unit {
     }
 
     /// Undoes the transaction and opens another one.
-    pub(crate) async fn restart(&mut self) -> Result<(), sqlx::Error> {
+    pub(crate) async fn restart(&mut self) -> Result<(), BeginError> {
         self.forget();
-        sqlx::raw_sql("ROLLBACK; BEGIN ISOLATION LEVEL READ COMMITTED").execute(self.sql()).await?;
-        Ok(())
+        sqlx::raw_sql("ROLLBACK").execute(self.sql()).await.map_err(BeginError::Stale)?;
+        let terms = self.terms;
+        terms.begin(self.sql()).await
     }
 
     fn forget(&mut self) {
@@ -127,6 +129,24 @@ impl Unit {
     /// Writes the counter at the end, whether or not something is published.
     pub(crate) fn probe(&mut self) {
         self.probed = true;
+    }
+}
+
+impl Terms {
+    /// Opens a transaction on a connection. If that is refused one may be open, and the connection has to be closed.
+    async fn begin(self, connection: &mut PgConnection) -> Result<(), BeginError> {
+        let begun = timeout(ANSWERS_WITHIN, sqlx::raw_sql(BEGIN).fetch_all(connection)).await;
+        let rows = match begun {
+            Ok(rows) => rows.map_err(BeginError::Stale)?,
+            Err(_) => return Err(BeginError::Away(sqlx::Error::PoolTimedOut)),
+        };
+        let row = rows.first().ok_or(BeginError::Stale(sqlx::Error::RowNotFound))?;
+        let setting = |at: usize| row.try_get::<String, _>(at).unwrap_or_default();
+        if let Some(setting) = self.durability.refuses(&setting(0), &setting(1)) {
+            return Err(BeginError::NotDurable(setting));
+        }
+        let (needed, known) = (row.try_get(2).map_err(BeginError::Stale)?, self.known_layout);
+        if needed > known { Err(BeginError::Outdated(Outdated { needed, known })) } else { Ok(()) }
     }
 }
 

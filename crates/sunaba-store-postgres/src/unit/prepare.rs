@@ -243,7 +243,9 @@ impl Unit {
             KnownRow,
             "SELECT e.sandbox_id, e.event_id, e.seq, e.created_at, e.event_type, e.source, e.payload_hash, e.step
              FROM unnest($1::text[], $2::text[]) AS asked (sandbox_id, event_id)
-             CROSS JOIN LATERAL (SELECT * FROM events AS next
+             CROSS JOIN LATERAL (SELECT next.sandbox_id, next.event_id, next.seq, next.created_at, next.event_type,
+                                        next.source, next.payload_hash, next.step
+                                 FROM events AS next
                                  WHERE next.sandbox_id = asked.sandbox_id AND next.event_id >= asked.event_id
                                  ORDER BY next.event_id LIMIT 1) AS e
              WHERE e.event_id = asked.event_id",

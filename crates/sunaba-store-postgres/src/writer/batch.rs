@@ -11,7 +11,7 @@
 
 use std::time::{Duration, Instant};
 
-use sunaba_store::Error;
+use sunaba_store::{Error, Outdated};
 use sunaba_store_sql::writer::{Piece, halves, pass};
 use tokio::time::{sleep, timeout};
 
@@ -39,8 +39,22 @@ enum Failure {
     Slow(String),
     /// Not now.
     Outage(String),
+    /// Never again by this program.
+    Outdated(Outdated),
     /// The connection was lost in the commit.
     Unknown,
+}
+
+impl From<BeginError> for Failure {
+    fn from(error: BeginError) -> Self {
+        match error {
+            // Nothing was done yet; a connection that a restart of the server has cut is replaced.
+            BeginError::Stale(error) => Self::Again(error.to_string()),
+            BeginError::Away(error) => Self::Outage(error.to_string()),
+            BeginError::NotDurable(setting) => Self::Outage(format!("PostgreSQL has {setting} off")),
+            BeginError::Outdated(outdated) => Self::Outdated(outdated),
+        }
+    }
 }
 
 /// Commits jobs, in one transaction if that goes, and answers them.
@@ -71,6 +85,8 @@ fn fail(jobs: Vec<Job>, failure: &Failure) {
         Failure::Again(error) | Failure::Slow(error) | Failure::Outage(error) => {
             Error::Unavailable(error.clone().into())
         }
+        // Others wait as for an outage: the newer program will take what they have.
+        Failure::Outdated(outdated) => (*outdated).into(),
         Failure::Unknown => WriterAway::Silent.into(),
     };
     jobs.into_iter().for_each(|job| job.fail(told()));
@@ -92,15 +108,7 @@ async fn patiently(context: &Context, jobs: &mut [Job]) -> Result<Option<i64>, F
 }
 
 async fn once(context: &Context, jobs: &mut [Job]) -> Result<Option<i64>, Failure> {
-    let mut unit = match Unit::begin(context).await {
-        Ok(unit) => unit,
-        // Nothing was done yet; a connection that a restart of the server has cut is replaced.
-        Err(BeginError::Stale(error)) => return Err(Failure::Again(error.to_string())),
-        Err(BeginError::Away(error)) => return Err(Failure::Outage(error.to_string())),
-        Err(BeginError::NotDurable(setting)) => {
-            return Err(Failure::Outage(format!("PostgreSQL has {setting} off")));
-        }
-    };
+    let mut unit = Unit::begin(context).await?;
     match timeout(HANGS_AFTER, whole(&mut unit, jobs)).await {
         Ok(Ok(())) => {}
         Ok(Err(failure)) => {
@@ -129,7 +137,7 @@ async fn whole(unit: &mut Unit, jobs: &mut [Job]) -> Result<(), Failure> {
         Err(error) if trouble(&error) != Trouble::Statement => return Err(failure_of(&error)),
         Err(error) => {
             tracing::warn!(%error, jobs = jobs.len(), "a transaction was refused; looking for the culprit");
-            unit.restart().await.map_err(|error| failure_of(&error))?;
+            unit.restart().await?;
             prepare(unit, jobs).await?;
             halves(unit, jobs, pieces).await.map_err(|error| failure_of(&error))?;
         }

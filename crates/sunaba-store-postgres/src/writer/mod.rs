@@ -16,8 +16,7 @@ use tokio_util::task::TaskTracker;
 
 pub(crate) use sunaba_store_sql::writer::Command;
 
-use crate::Durability;
-use crate::unit::Unit;
+use crate::unit::{Terms, Unit};
 
 type Job = sunaba_store_sql::writer::Job<Unit>;
 
@@ -27,7 +26,7 @@ pub(crate) struct Context {
     pub(crate) pool: PgPool,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) hint: Arc<watch::Sender<i64>>,
-    pub(crate) durability: Durability,
+    pub(crate) terms: Terms,
 }
 
 /// Leads to the writing task.

@@ -20,3 +20,5 @@ mod support;
 mod transfer;
 #[cfg(test)]
 mod two_servers;
+#[cfg(test)]
+mod versions;

@@ -1,13 +1,16 @@
 //! What was answered is there after the store was dropped and opened again.
 
+use std::sync::Arc;
+
 use serde_json::json;
 use sunaba_store::{
     EventQuery, EventStore as _, FeedStore as _, MessageStore as _, Noise, RegistryStore as _, Store as _,
     TakeMode, TrajectoryDirection, TrajectoryQuery, Writer,
 };
-use sunaba_types::{MessageType, NewMessage, SandboxId};
+use sunaba_store_sqlite::{OpenError, Options, SqliteStore};
+use sunaba_types::{MessageType, NewMessage, SandboxId, SystemClock};
 
-use crate::support::{append, event, numbered, open};
+use crate::support::{append, event, numbered, open, second_connection};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everything_answered_is_there_after_a_restart() {
@@ -85,4 +88,22 @@ async fn closing_commits_what_was_taken() {
     }
     let store = open(&path).await;
     assert_eq!(store.events_after(&id, 0, 500).await.unwrap().len(), answered * 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_a_newer_program_has_changed_is_refused_with_what_to_do() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("sunaba.db");
+    open(&path).await.close().await;
+    sqlx::query(
+        "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
+         VALUES (9999, 'later', true, x'00', 1)",
+    )
+    .execute(&mut second_connection(&path).await)
+    .await
+    .unwrap();
+    let refused = SqliteStore::open(Options::new(&path, Arc::new(SystemClock))).await.unwrap_err();
+    assert!(matches!(refused, OpenError::TooNew { found: 9999, .. }), "{refused:?}");
+    let words = refused.to_string();
+    assert!(words.contains("sunaba.db has layout 9999") && words.contains("use that one"), "{words}");
 }

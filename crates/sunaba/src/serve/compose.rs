@@ -198,7 +198,8 @@ impl Parts {
 }
 
 impl Running {
-    /// Waits until this process may not go on: another one has taken its place as a node.
+    /// Waits until this process may not go on: another one has taken its place as a node, or a newer program its
+    /// store.
     pub(super) async fn overtaken(&mut self) -> Taken {
         match (&mut self.heart).await {
             Ok(Err(taken)) => taken,

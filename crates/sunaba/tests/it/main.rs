@@ -17,9 +17,11 @@ mod docker_remote;
 mod docker_tls;
 mod egress_question;
 mod end_to_end;
+mod installation;
 #[path = "../shared/leavings.rs"]
 mod leavings;
 mod migrate;
+mod mixed_versions;
 mod orderly_end;
 mod postgres;
 mod refusals;

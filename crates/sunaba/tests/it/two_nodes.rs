@@ -1,29 +1,12 @@
 //! Two servers with two data directories on one PostgreSQL and one Redis: the main job across both, and what
 //! becomes of it when one of them stops, dies or comes back.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
-use sunaba_testkit::{Postgres, Redis};
+use serde_json::json;
 
-use crate::support::{DEADLINE, Ran, Server, git, http, repository, sunaba, until};
-
-/// 32 bytes in base64.
-const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
-
-const STEERED: &str = "
-- text: I count first.
-  tools:
-    - shell: for i in 1 2 3 4 5 6; do echo tick $i; sleep 0.25; done
-- expect:
-    - request_contains: please also b.txt
-  tools:
-    - write: {path: a.txt, content: \"a\\n\"}
-    - write: {path: b.txt, content: \"b\\n\"}
-- text: Done.
-";
+use crate::installation::{Across, Installation, STEERED, id_of, nodes, run, script, state, status_of};
+use crate::support::{DEADLINE, Ran, Server, git, http, sunaba, until};
 
 const LONG: &str = "
 - tools:
@@ -32,95 +15,6 @@ const LONG: &str = "
     - write: {path: late.txt, content: \"late\\n\"}
 - text: Done.
 ";
-
-/// One PostgreSQL, one Redis, and what servers on them are started with.
-struct Installation {
-    database: String,
-    redis: Redis,
-    _postgres: Postgres,
-}
-
-impl Installation {
-    fn start() -> Self {
-        let postgres = Postgres::start();
-        Self { database: postgres.database(), redis: Redis::start(), _postgres: postgres }
-    }
-
-    fn serve(&self, data: &Path, more: &[&str]) -> Command {
-        let mut command = sunaba(data);
-        command.args(["serve", "--json"]).args(more);
-        command.env("DATABASE_URL", &self.database).env("REDIS_URL", self.redis.url());
-        command.env("SUNABA_SECRET_KEY", KEY);
-        command
-    }
-
-    fn node(&self, more: &[&str]) -> Server {
-        let data = tempfile::tempdir().unwrap();
-        let mut command = self.serve(data.path(), more);
-        command.args(["--listen", "127.0.0.1:0"]);
-        Server::of(command, data)
-    }
-
-    /// Starts a server again in its data directory, at its address.
-    fn again(&self, server: &mut Server) {
-        let address = server.url.trim_start_matches("http://").to_owned();
-        let mut command = self.serve(server.data.path(), &["--listen", &address]);
-        server.restart(&mut command);
-    }
-}
-
-/// The state of a sandbox, as this server sees it.
-fn state(server: &Server, id: &str) -> Value {
-    server.json(&["show", id])["sandbox"]["state"].clone()
-}
-
-fn script(dir: &Path, text: &str) -> String {
-    let path = dir.join("script.yaml");
-    std::fs::write(&path, text).unwrap();
-    format!("script:{}", path.display())
-}
-
-/// Begins a run and gives its sandbox.
-fn run(server: &Server, repo: &Path, model: &str) -> String {
-    let mut command = sunaba(server.data.path());
-    command
-        .args(["run", "--detach", "--egress", "none", "--repo"])
-        .arg(repo)
-        .args(["--model", model, "Do it"]);
-    Ran::of(&mut command).expect_code(0).stdout.trim().to_owned()
-}
-
-fn nodes(server: &Server) -> Vec<Value> {
-    server.json(&["status"])["nodes"].as_array().unwrap().clone()
-}
-
-fn status_of(server: &Server, node: &str) -> Value {
-    nodes(server).into_iter().find(|it| it["id"] == node).unwrap()["status"].clone()
-}
-
-fn id_of(server: &Server) -> String {
-    std::fs::read_to_string(server.data.path().join("node-id")).unwrap().trim().to_owned()
-}
-
-/// A repository that the first of two servers has, and a sandbox that the second holds.
-struct Across {
-    installation: Installation,
-    /// Has the repository and answers; starts no sandbox.
-    home: Server,
-    /// Starts sandboxes.
-    holder: Server,
-    repo: PathBuf,
-}
-
-impl Across {
-    fn start() -> Self {
-        let installation = Installation::start();
-        let home = installation.node(&["--roles", "api"]);
-        let holder = installation.node(&[]);
-        let repo = repository(home.data.path());
-        Self { installation, home, holder, repo }
-    }
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_crosses_nodes_and_every_server_shows_all_of_it() {
@@ -183,10 +77,8 @@ async fn what_a_lost_node_held_is_tried_again_elsewhere_and_fenced_when_it_comes
     until("it runs", || state(&home, &id) == "running");
     let lost = id_of(&holder);
     home.run(&["node", "lost", &lost]).expect_code(1);
-    holder.child.kill().unwrap();
-    holder.child.wait().unwrap();
     let other = installation.node(&[]);
-    until("its silence", || home.run(&["node", "lost", &lost]).code == Some(0));
+    installation.lose(&mut holder, &home);
     until("another attempt", || {
         let all = home.json(&["ps", "--all"]);
         let next = all.as_array().unwrap().iter().find(|it| it["id"] != id.as_str()).cloned();

@@ -26,7 +26,10 @@ pub(crate) async fn readyz(State(state): State<AppState>) -> ApiResult {
     let mut parts = vec!["store", "feed"];
     match tokio::time::timeout(PART_TIMEOUT, state.store().check()).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => missing.push(("store", error.to_string())),
+        Ok(Err(error)) => {
+            let outdated = error.outdated().map(|outdated| outdated.to_string());
+            missing.push(("store", outdated.unwrap_or_else(|| error.to_string())));
+        }
         Err(_) => missing.push(("store", "does not answer".to_owned())),
     }
     if state.hub.head().is_none() {
