@@ -198,4 +198,32 @@ mod tests {
         let refused = parts.home.publish(&past.id).await.unwrap_err().to_string();
         assert!(refused.contains("the sandbox is failed; nothing was published"), "{refused}");
     }
+
+    /// The cancel comes while the publishing waits for its turn.
+    #[tokio::test]
+    async fn what_is_cancelled_meanwhile_is_not_published() {
+        let dir = tempfile::tempdir().unwrap();
+        let parts = parts(dir.path()).await;
+        let sandbox = sandbox(&parts).await;
+        let ground = SandboxChange {
+            branch_name: Some("feature/1-x".into()),
+            base_commit: Some("0".repeat(40)),
+            ..SandboxChange::default()
+        };
+        parts.store.change_sandbox(&sandbox.id, ground).await.unwrap();
+        let turn = parts.home.lock(sandbox.project_id.as_ref().unwrap()).await.unwrap();
+        let mut publishing = Box::pin(parts.home.publish(&sandbox.id));
+        // As far as it comes while another has the turn.
+        let held = tokio::time::timeout(std::time::Duration::from_millis(200), &mut publishing).await;
+        assert!(held.is_err(), "{held:?}");
+        let cancel = SandboxChange {
+            trigger: Some(SandboxTrigger::Cancel),
+            task_trigger: Some(TaskTrigger::Cancel),
+            ..SandboxChange::default()
+        };
+        parts.store.change_sandbox(&sandbox.id, cancel).await.unwrap();
+        drop(turn);
+        let refused = publishing.await.unwrap_err().to_string();
+        assert!(refused.contains("the sandbox is cancelled; nothing was published"), "{refused}");
+    }
 }

@@ -156,6 +156,8 @@ async fn replace(parts: &Parts, node: &NodeId, sandbox: &Sandbox) {
 
 #[cfg(test)]
 mod tests {
+    use sunaba_store::{Reserve, Spender};
+
     use super::*;
 
     const WINDOW: Duration = Duration::from_secs(900);
@@ -191,5 +193,34 @@ mod tests {
         assert_eq!(looks(&mut watchman, &mut now, 1800, &stopped), 0, "it was stopped in order");
         assert_eq!(looks(&mut watchman, &mut now, 1800, &stopped), 1, "it does not come back");
         assert_eq!(looks(&mut watchman, &mut now, 30, &[]), 0, "it was forgotten");
+    }
+
+    #[tokio::test]
+    async fn what_a_lost_node_had_asked_of_models_is_settled_and_nobody_else_s() {
+        let dir = tempfile::tempdir().unwrap();
+        let parts = crate::made::parts(dir.path()).await;
+        let sandbox = crate::made::sandbox(&parts).await;
+        let (gone, here) = (crate::made::node("gone").report, crate::made::node("here").report);
+        for (node, most_micros) in [(&gone, 7), (&gone, 5), (&here, 3)] {
+            parts.store.enter_node(node).await.unwrap();
+            let call = Reserve {
+                sandbox_id: sandbox.id.clone(),
+                attempt: sandbox.attempt,
+                node_id: Some(node.id.clone()),
+                dialect: "anthropic".into(),
+                model: "m".into(),
+                least_micros: 1,
+                most_micros,
+            };
+            parts.store.reserve_call(call).await.unwrap();
+        }
+        let spent = async || parts.store.spending(&Spender::Sandbox(sandbox.id.clone())).await.unwrap();
+        Watchman::default().look(&parts).await;
+        assert_eq!(spent().await.reserved_micros, 15, "nobody is lost");
+        assert!(parts.store.give_up_node(&gone.id, Duration::ZERO).await.unwrap());
+        Watchman::default().look(&parts).await;
+        let open = parts.store.open_calls(None).await.unwrap();
+        assert_eq!(open.iter().map(|call| call.micros).collect::<Vec<_>>(), [3]);
+        assert_eq!((spent().await.cost_micros, spent().await.reserved_micros), (12, 3));
     }
 }

@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::Value;
+use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::{Value, json};
+use sunaba_secrets::SecretKey;
 use sunaba_testkit::{Postgres, Redis};
 
-use crate::support::{Ran, Server, repository, sunaba, until};
+use crate::support::{Ran, Server, http, repository, sunaba, until};
 
 /// 32 bytes in base64.
 pub(crate) const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
@@ -75,6 +77,12 @@ impl Installation {
     }
 }
 
+/// What opens the routes between nodes, as every node with this key tells it: a node of another version too.
+pub(crate) fn token_between_nodes() -> String {
+    let key = SecretKey::parse(&SecretString::from(KEY), "a test").unwrap();
+    key.derive("token between nodes").expose_secret().to_owned()
+}
+
 /// The state of a sandbox, as this server sees it.
 pub(crate) fn state(server: &Server, id: &str) -> Value {
     server.json(&["show", id])["sandbox"]["state"].clone()
@@ -94,6 +102,15 @@ pub(crate) fn run(server: &Server, repo: &Path, model: &str) -> String {
         .arg(repo)
         .args(["--model", model, "Do it"]);
     Ran::of(&mut command).expect_code(0).stdout.trim().to_owned()
+}
+
+/// Begins a run of a project by its id and gives its sandbox; what the model says is stored where it is asked for.
+pub(crate) async fn run_project(server: &Server, project: &str, text: String) -> String {
+    let request = http().post(format!("{}/api/v1/blobs", server.url)).bearer_auth(server.token()).body(text);
+    let blob: Value = request.send().await.unwrap().json().await.unwrap();
+    let model = format!("script:{}", blob["hash"].as_str().unwrap());
+    let body = json!({ "project_id": project, "prompt": "Do it", "model": model });
+    server.post("/api/v1/sandboxes", &body).await["id"].as_str().unwrap().to_owned()
 }
 
 pub(crate) fn nodes(server: &Server) -> Vec<Value> {

@@ -20,8 +20,10 @@ mod end_to_end;
 mod installation;
 #[path = "../shared/leavings.rs"]
 mod leavings;
+mod lost_nodes;
 mod migrate;
 mod mixed_versions;
+mod node_walls;
 mod orderly_end;
 mod postgres;
 mod refusals;
