@@ -54,6 +54,10 @@ impl AgentEvent {
         }
     }
 
+    pub(crate) fn system_message(turn: u32, metadata: Value) -> Self {
+        Self::SystemMessage { turn, metadata: clip_arguments(&metadata) }
+    }
+
     pub(crate) fn message(turn: u32, content: &str) -> Self {
         let content_length = content.chars().count();
         Self::Message { turn, content: clip(content, CONTENT_MAX_CHARS), content_length }

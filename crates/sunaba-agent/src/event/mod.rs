@@ -37,6 +37,10 @@ pub enum OutputStream {
 pub enum StreamErrorType {
     /// Before the answer began.
     StreamInit,
+    /// The agent's program was killed.
+    Sigkill,
+    /// The agent's program failed.
+    CommandFailed,
     /// Anywhere else.
     Unknown,
 }

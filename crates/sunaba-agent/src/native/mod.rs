@@ -32,6 +32,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use sunaba_llm::Thinking;
 
+pub(crate) use steering::spoken;
+
 use crate::{Capabilities, RunContext, RunOutcome, Runtime, Steer, Transcript};
 
 const NAME: &str = "native";

@@ -125,7 +125,7 @@ fn is_interrupt(message: &Incoming) -> bool {
 }
 
 /// A message as the model reads it: who speaks, how, and what.
-pub(super) fn spoken(message: &Incoming) -> String {
+pub(crate) fn spoken(message: &Incoming) -> String {
     let Incoming { sender, content, .. } = message;
     match message.message_type {
         MessageType::Interrupt => format!("[{sender} interrupted you] {content}").trim_end().to_owned(),

@@ -100,6 +100,8 @@ pub enum ErrorClass {
     Protocol,
     /// Something here is set wrongly.
     Configuration,
+    /// The agent's program ended or hung in the middle of its work.
+    Crashed,
     /// The turns were used up.
     MaxTurns,
     /// It was interrupted and nobody said how to go on.
@@ -119,6 +121,7 @@ impl ErrorClass {
             Self::InvalidRequest => "invalid_request",
             Self::Protocol => "protocol",
             Self::Configuration => "configuration",
+            Self::Crashed => "crashed",
             Self::MaxTurns => "max_turns",
             Self::Interrupted => "interrupted",
             Self::Cancelled => "cancelled",

@@ -23,7 +23,7 @@ pub(crate) struct FileEdit {
 
 impl FileEdit {
     /// The change; none when there is none. `before` is absent when the file was.
-    pub(super) fn between(file_path: String, before: Option<&str>, after: &str) -> Option<Self> {
+    pub(crate) fn between(file_path: String, before: Option<&str>, after: &str) -> Option<Self> {
         if before == Some(after) {
             return None;
         }

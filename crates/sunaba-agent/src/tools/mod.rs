@@ -142,7 +142,7 @@ fn resolve(cwd: &Path, path: &str) -> PathBuf {
 }
 
 /// A path as people and the model read it: from the work tree where it lies in it.
-fn shown(cwd: &Path, path: &Path) -> String {
+pub(crate) fn shown(cwd: &Path, path: &Path) -> String {
     path.strip_prefix(cwd).unwrap_or(path).display().to_string()
 }
 

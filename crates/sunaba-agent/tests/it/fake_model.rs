@@ -67,6 +67,12 @@ async fn serve(
     loop {
         let (mut socket, _) = listener.accept().await.unwrap();
         let Some((head, body)) = read_request(&mut socket).await else { continue };
+        if head.starts_with("HEAD ") {
+            // Some programs look whether there is anybody before they speak.
+            let _ =
+                socket.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").await;
+            continue;
+        }
         heads.lock().unwrap().push(head);
         requests.lock().unwrap().push(body);
         let beyond =
@@ -92,7 +98,11 @@ async fn read_request(socket: &mut TcpStream) -> Option<(String, Value)> {
             let read = socket.read(&mut buffer).await.ok().filter(|read| *read > 0)?;
             bytes.extend_from_slice(&buffer[..read]);
         }
-        return Some((head, serde_json::from_slice(&bytes[end + 4..]).unwrap()));
+        let body = &bytes[end + 4..];
+        return Some((
+            head,
+            if body.is_empty() { Value::Null } else { serde_json::from_slice(body).unwrap() },
+        ));
     }
 }
 
@@ -122,7 +132,8 @@ async fn play(mut socket: TcpStream, act: Act) {
         Act::Plain(status, headers, body) => {
             let body = body.to_string();
             let answer = format!(
-                "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {}\r\n{headers}\r\n{body}",
+                "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\nconnection: close\r\n\
+content-length: {}\r\n{headers}\r\n{body}",
                 body.len()
             );
             let _ = socket.write_all(answer.as_bytes()).await;
@@ -131,7 +142,8 @@ async fn play(mut socket: TcpStream, act: Act) {
 }
 
 async fn begin_stream(socket: &mut TcpStream) {
-    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\
+transfer-encoding: chunked\r\n\r\n";
     let _ = socket.write_all(head.as_bytes()).await;
 }
 

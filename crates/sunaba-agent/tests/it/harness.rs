@@ -18,7 +18,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::fake_model::{Act, FakeModel};
 
-const DEADLINE: Duration = Duration::from_secs(20);
+/// Room for a program that takes seconds to start on a busy machine.
+const DEADLINE: Duration = Duration::from_secs(60);
 pub(crate) const SESSION: &str = "7f9c2ba4-e88f-4d27-a8b6-5e3f6a0f1c11";
 
 /// An event as it goes out on the wire.
@@ -40,6 +41,8 @@ impl EventSink for Story {
 pub(crate) struct Harness {
     pub(crate) dir: TempDir,
     pub(crate) home: TempDir,
+    /// Where the runtime keeps what is its own: there, or where the setup says.
+    pub(crate) home_path: PathBuf,
     pub(crate) model: FakeModel,
     story: Arc<Story>,
     inbox: mpsc::Sender<Incoming>,
@@ -53,11 +56,14 @@ pub(crate) struct Setup {
     pub(crate) config: NativeConfig,
     /// When it is not the fake model's.
     pub(crate) base_url: Option<String>,
+    /// When it is not the native one.
+    pub(crate) runtime: Option<Box<dyn Runtime>>,
+    /// When another run is to be followed up in the same place.
+    pub(crate) home: Option<PathBuf>,
+    pub(crate) session_id: String,
     pub(crate) session: SessionStart,
     pub(crate) permission_mode: PermissionMode,
     pub(crate) asks: Arc<dyn Asks>,
-    /// When it is not one of its own.
-    pub(crate) home: Option<PathBuf>,
 }
 
 impl Default for Setup {
@@ -72,10 +78,12 @@ impl Default for Setup {
             max_turns: 10,
             config: NativeConfig { retry, ..NativeConfig::default() },
             base_url: None,
+            runtime: None,
+            home: None,
+            session_id: SESSION.to_owned(),
             session: SessionStart::New,
             permission_mode: PermissionMode::Bypass,
             asks: Arc::new(NobodyToAsk),
-            home: None,
         }
     }
 }
@@ -90,8 +98,15 @@ impl Harness {
     }
 
     pub(crate) async fn start_with(acts: Vec<Act>, setup: Setup, prepare: impl FnOnce(&Path)) -> Self {
-        let (dir, home) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        let dir = TempDir::new().unwrap();
         prepare(dir.path());
+        Self::start_at(dir, acts, setup).await
+    }
+
+    /// In a place that is already there.
+    pub(crate) async fn start_at(dir: TempDir, acts: Vec<Act>, setup: Setup) -> Self {
+        let home = TempDir::new().unwrap();
+        let home_path = setup.home.unwrap_or_else(|| home.path().to_owned());
         let model = FakeModel::start(acts).await;
         let story = Arc::new(Story { told: Mutex::new(Vec::new()), count: watch::Sender::new(0) });
         let (inbox, receiver) = mpsc::channel(16);
@@ -102,8 +117,8 @@ impl Harness {
             base_url: setup.base_url.unwrap_or_else(|| model.url.clone()),
             api_key: ApiKey::new("sandbox-token"),
             cwd: dir.path().to_owned(),
-            home: setup.home.unwrap_or_else(|| home.path().to_owned()),
-            session_id: SESSION.to_owned(),
+            home: home_path.clone(),
+            session_id: setup.session_id,
             session: setup.session,
             permission_mode: setup.permission_mode,
             asks: setup.asks,
@@ -114,9 +129,9 @@ impl Harness {
             inbox: receiver,
             shutdown: shutdown.clone(),
         };
-        let runtime = Box::new(NativeRuntime::new(setup.config));
+        let runtime = setup.runtime.unwrap_or_else(|| Box::new(NativeRuntime::new(setup.config)));
         let running = tokio::spawn(runtime.run(context));
-        Self { dir, home, model, story, inbox, shutdown, running }
+        Self { dir, home, home_path, model, story, inbox, shutdown, running }
     }
 
     pub(crate) async fn send(&self, id: &str, message_type: MessageType, content: &str) {
@@ -173,6 +188,11 @@ impl Harness {
     pub(crate) fn transcript(&self) -> Transcript {
         let runtime = NativeRuntime::default();
         runtime.find_transcript(self.home.path(), self.dir.path(), SESSION).unwrap().unwrap()
+    }
+
+    /// Ends it as a machine that loses its power does.
+    pub(crate) fn kill(&self) {
+        self.running.abort();
     }
 
     /// Waits for the end.

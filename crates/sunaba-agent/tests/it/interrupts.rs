@@ -16,7 +16,7 @@ use crate::harness::{Harness, Setup, last_blocks, tool_result};
 const SOON: Duration = Duration::from_secs(3);
 
 /// Processes of a group that are not just waiting to be reaped.
-fn alive_in_group(group: &str) -> Vec<String> {
+pub(crate) fn alive_in_group(group: &str) -> Vec<String> {
     let stats = std::fs::read_dir("/proc").unwrap().flatten();
     let stats = stats.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
     stats
@@ -27,7 +27,7 @@ fn alive_in_group(group: &str) -> Vec<String> {
         .collect()
 }
 
-fn group_of(dir: &Path) -> String {
+pub(crate) fn group_of(dir: &Path) -> String {
     std::fs::read_to_string(dir.join("pid")).unwrap().trim().to_owned()
 }
 

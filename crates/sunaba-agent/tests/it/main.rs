@@ -1,7 +1,9 @@
-//! The native runtime against a scripted Messages server: everything but the model's words is real.
+//! The runtimes against a scripted Messages server: everything but the model's words is real.
 #![expect(clippy::unwrap_used, reason = "a helper that cannot go on is a test that failed")]
 
+mod claude;
 mod compaction;
+mod conformance;
 mod failures;
 mod fake_model;
 mod harness;
