@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use redis::Script;
 use redis::aio::MultiplexedConnection;
-use sunaba_store::{FeedEntry, Store};
+use sunaba_store::{FeedEntry, PAGE_BYTES, Store};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -170,14 +170,16 @@ impl Publisher {
                 Ok(page) => page,
                 Err(error) => return Ok(Err(error)),
             };
-            let up_to_date = page.is_empty();
-            if !up_to_date || said_at.elapsed() >= LOOK_EVERY {
+            // A page may also have ended early, by its bytes.
+            let full = page.len() >= PAGE as usize
+                || page.iter().map(FeedEntry::payload_bytes).sum::<usize>() >= PAGE_BYTES;
+            if !page.is_empty() || said_at.elapsed() >= LOOK_EVERY {
                 if !self.send(wire, page, &mut after).await? {
                     return Ok(Ok(()));
                 }
                 said_at = Instant::now();
             }
-            if up_to_date && let Ok(Err(_)) = tokio::time::timeout(LOOK_EVERY, hints.changed()).await {
+            if !full && let Ok(Err(_)) = tokio::time::timeout(LOOK_EVERY, hints.changed()).await {
                 // The store is closed; the service is about to be stopped.
                 tokio::time::sleep(LOOK_EVERY).await;
             }

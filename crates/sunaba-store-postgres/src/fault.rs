@@ -46,6 +46,11 @@ fn trouble_of_code(code: &str) -> Trouble {
     }
 }
 
+/// Whether an event's id is taken.
+pub(crate) fn is_taken_id(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Database(database) if database.constraint() == Some("events_by_event_id"))
+}
+
 /// Tells a reader's or a whole transaction's error to the caller.
 pub(crate) fn told(error: sqlx::Error) -> Error {
     match trouble(&error) {

@@ -1,5 +1,7 @@
 //! The feed: everything that is published, in one order.
 
+use std::sync::atomic::Ordering;
+
 use async_trait::async_trait;
 use sunaba_store::{FeedEntry, FeedStore, PAGE_BYTES, Result};
 use sunaba_store_sql::rows::FeedRow;
@@ -13,6 +15,38 @@ use crate::rows::all;
 #[async_trait]
 impl FeedStore for PostgresStore {
     async fn feed_after(&self, position: i64, limit: u32) -> Result<Vec<FeedEntry>> {
+        let mut page = self.tail.after(position, limit).unwrap_or_default();
+        let reached = page.last().map_or(position, |entry| entry.position);
+        let left = limit.saturating_sub(u32::try_from(page.len()).unwrap_or(limit));
+        // Others' entries are read. Who finds nothing of his own always looks: hints are not the truth.
+        if page.is_empty() || (left > 0 && reached < self.told_position()) {
+            page.append(&mut self.stored_after(reached, left).await?);
+        }
+        Ok(page)
+    }
+
+    async fn feed_head(&self) -> Result<i64> {
+        sqlx::query_scalar!("SELECT position FROM feed_counter").fetch_one(&self.readers).in_time().await
+    }
+
+    fn hints(&self) -> watch::Receiver<i64> {
+        self.hints.clone()
+    }
+
+    fn nudge(&self, position: i64) {
+        self.nudged.fetch_max(position, Ordering::Relaxed);
+        // The held position stays: one that was wrong and too high would silence all hints that follow.
+        self.hint.send_if_modified(|held| position > *held);
+    }
+}
+
+impl PostgresStore {
+    /// The furthest position that anybody told of.
+    fn told_position(&self) -> i64 {
+        self.nudged.load(Ordering::Relaxed).max(*self.hints.borrow())
+    }
+
+    async fn stored_after(&self, position: i64, limit: u32) -> Result<Vec<FeedEntry>> {
         // The page ends by bytes here and not in the caller: what the server has begun to send is sent.
         let rows = sqlx::query_as!(
             FeedRow,
@@ -34,18 +68,5 @@ impl FeedStore for PostgresStore {
         )
         .fetch_all(&self.readers);
         in_time(async { Ok(all(rows.await.map_err(told)?)?) }).await
-    }
-
-    async fn feed_head(&self) -> Result<i64> {
-        sqlx::query_scalar!("SELECT position FROM feed_counter").fetch_one(&self.readers).in_time().await
-    }
-
-    fn hints(&self) -> watch::Receiver<i64> {
-        self.hints.clone()
-    }
-
-    fn nudge(&self, position: i64) {
-        // The held position stays: one that was wrong and too high would silence all hints that follow.
-        self.hint.send_if_modified(|held| position > *held);
     }
 }

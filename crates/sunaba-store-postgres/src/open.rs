@@ -2,10 +2,12 @@
 
 use std::str::FromStr as _;
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions as _, Connection as _, PgConnection, PgPool};
+use sunaba_store_sql::tail::Tail;
 use sunaba_types::Clock;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -71,6 +73,9 @@ pub struct PostgresStore {
     pub(crate) writer: Writer,
     pub(crate) hint: Arc<watch::Sender<i64>>,
     pub(crate) hints: watch::Receiver<i64>,
+    pub(crate) tail: Arc<Tail>,
+    /// The furthest position that others told of.
+    pub(crate) nudged: AtomicI64,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) background: TaskTracker,
     pub(crate) stop: CancellationToken,
@@ -93,7 +98,7 @@ impl PostgresStore {
         let connect = address(&options)?;
         let position = bring_up_to_date(&connect, options.durability, marked).await?;
         let (hint, hints) = watch::channel(position);
-        let hint = Arc::new(hint);
+        let (hint, tail) = (Arc::new(hint), Arc::<Tail>::default());
         let writers = pool(options.writers, ACQUIRE_TIMEOUT, writing(&connect));
         // One more, on which the store listens.
         let readers = pool(options.readers + 1, ACQUIRE_TIMEOUT, reading(&connect));
@@ -106,6 +111,7 @@ impl PostgresStore {
             clock: Arc::clone(&options.clock),
             hint: Arc::clone(&hint),
             terms: Terms { durability: options.durability, known_layout: known_layout() },
+            tail: Arc::clone(&tail),
         };
         let writer = Writer::start(context, options.writers);
         let guard = stop.clone().drop_guard();
@@ -114,6 +120,8 @@ impl PostgresStore {
             writer,
             hint,
             hints,
+            tail,
+            nudged: AtomicI64::new(position),
             clock: options.clock,
             background,
             stop,

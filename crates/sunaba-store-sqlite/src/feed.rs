@@ -13,6 +13,9 @@ use crate::rows::all;
 #[async_trait]
 impl FeedStore for SqliteStore {
     async fn feed_after(&self, position: i64, limit: u32) -> Result<Vec<FeedEntry>> {
+        if let Some(page) = self.tail.after(position, limit) {
+            return Ok(page);
+        }
         let rows = sqlx::query_as!(
             FeedRow,
             r#"SELECT f.position AS "position!", f.project_id, f.event_type AS "event_type!",

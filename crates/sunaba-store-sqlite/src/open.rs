@@ -8,6 +8,7 @@ use sqlx::ConnectOptions as _;
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{Connection as _, SqliteConnection, SqlitePool};
+use sunaba_store_sql::tail::Tail;
 use sunaba_types::Clock;
 use tokio::sync::watch;
 
@@ -97,6 +98,7 @@ pub struct SqliteStore {
     pub(crate) readers: SqlitePool,
     pub(crate) writer: Writer,
     pub(crate) hints: watch::Receiver<i64>,
+    pub(crate) tail: Arc<Tail>,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
@@ -123,7 +125,8 @@ impl SqliteStore {
             .map_err(failed)?;
         let (hint, hints) = watch::channel(position);
         let unit = Unit::new(connection, Arc::clone(&options.clock));
-        let writer = Writer::start(connect, unit, hint);
+        let tail = Arc::<Tail>::default();
+        let writer = Writer::start(connect, unit, hint, Arc::clone(&tail));
         let readers = SqlitePoolOptions::new()
             .max_connections(options.readers)
             .acquire_timeout(Duration::from_secs(2))
@@ -131,7 +134,7 @@ impl SqliteStore {
             // Local connections do not go stale, and the check costs a thread hop a query.
             .test_before_acquire(false)
             .connect_lazy_with(reading(&options));
-        Ok(Arc::new(Self { readers, writer, hints, clock: options.clock }))
+        Ok(Arc::new(Self { readers, writer, hints, tail, clock: options.clock }))
     }
 }
 

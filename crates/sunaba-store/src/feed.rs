@@ -47,10 +47,22 @@ pub struct FeedEntry {
     pub created_at: Timestamp,
 }
 
+impl FeedEntry {
+    /// How long its payload is, in bytes.
+    pub fn payload_bytes(&self) -> usize {
+        match &self.payload {
+            PublishedPayload::Event { payload, .. } | PublishedPayload::Notice(payload) => {
+                payload.as_str().len()
+            }
+        }
+    }
+}
+
 /// The feed.
 #[async_trait]
 pub trait FeedStore {
-    /// Entries after a position, in order; at most `limit`.
+    /// Entries after a position, in order; at most `limit`. There may be more after a page of any length; none
+    /// at all means that there was nothing.
     async fn feed_after(&self, position: i64, limit: u32) -> Result<Vec<FeedEntry>>;
 
     /// The last committed position; 0 when there is none.

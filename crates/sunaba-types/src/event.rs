@@ -1,5 +1,7 @@
 //! Events: one line each of a sandbox's log.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -111,10 +113,21 @@ pub enum PayloadError {
     Nul,
 }
 
-/// An event's payload: the bytes of a JSON object exactly as they were received.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct EventPayload(Box<RawValue>);
+/// An event's payload: the bytes of a JSON object exactly as they were received. A clone shares them.
+#[derive(Debug, Clone)]
+pub struct EventPayload(Arc<RawValue>);
+
+impl Serialize for EventPayload {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for EventPayload {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Box::<RawValue>::deserialize(deserializer).map(|raw| Self(raw.into()))
+    }
+}
 
 impl EventPayload {
     /// Checks and takes received bytes.
@@ -129,7 +142,7 @@ impl EventPayload {
         if has_nul_escape(text) {
             return Err(PayloadError::Nul);
         }
-        Ok(Self(raw))
+        Ok(Self(raw.into()))
     }
 
     /// The payload of an event that the server writes itself.
@@ -140,12 +153,12 @@ impl EventPayload {
 
     /// Takes text that was stored before; it was checked when it came in.
     pub fn from_stored(text: String) -> Result<Self, PayloadError> {
-        RawValue::from_string(text).map(Self).map_err(|_| PayloadError::NotAnObject)
+        RawValue::from_string(text).map(|raw| Self(raw.into())).map_err(|_| PayloadError::NotAnObject)
     }
 
     /// `{}`.
     pub fn empty() -> Self {
-        Self(RawValue::from_string("{}".to_owned()).expect("an empty object is JSON"))
+        Self(RawValue::from_string("{}".to_owned()).expect("an empty object is JSON").into())
     }
 
     /// The bytes as text.

@@ -35,30 +35,22 @@ impl Filters {
     pub(crate) fn wants(&self, frame: &Frame) -> bool {
         (self.plain_types.is_empty()
             || self.plain_types.iter().any(|pattern| topic::covers(pattern, &frame.plain_type)))
-            && (self.entity_types.is_empty() || self.entity_types.contains(&frame.entity_type))
-            && (self.entity_ids.is_empty() || self.entity_ids.contains(&frame.entity_id))
+            && (self.entity_types.is_empty() || has(&self.entity_types, frame.entity_type()))
+            && (self.entity_ids.is_empty() || has(&self.entity_ids, frame.entity_id()))
     }
+}
+
+fn has(list: &[String], word: &str) -> bool {
+    list.iter().any(|item| item == word)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn frame() -> Frame {
-        Frame {
-            position: 1,
-            project_id: None,
-            sandbox_id: None,
-            plain_type: topic::normalise("SANDBOX_agent.tool_use"),
-            entity_type: "sandbox".into(),
-            entity_id: "s1".into(),
-            text: axum::extract::ws::Utf8Bytes::default(),
-        }
-    }
-
     fn wants(types: &[&str], kinds: &[&str], ids: &[&str]) -> bool {
         let owned = |list: &[&str]| list.iter().map(|item| (*item).to_owned()).collect::<Vec<_>>();
-        Filters::new(owned(types), owned(kinds), owned(ids)).wants(&frame())
+        Filters::new(owned(types), owned(kinds), owned(ids)).wants(&Frame::at(1))
     }
 
     #[test]

@@ -1,38 +1,73 @@
 //! A published entry as it goes out on the WebSocket.
 
+use std::sync::OnceLock;
+
 use axum::extract::ws::Utf8Bytes;
 use sunaba_store::FeedEntry;
 use sunaba_types::{ProjectId, SandboxId, topic};
 
-/// An entry, written once for all subscribers.
+/// An entry, written once for all subscribers, when the first of them wants it.
 #[derive(Debug)]
 pub(crate) struct Frame {
-    pub(crate) position: i64,
-    pub(crate) project_id: Option<ProjectId>,
-    pub(crate) sandbox_id: Option<SandboxId>,
     /// The published name in the form in which names are compared.
     pub(crate) plain_type: String,
-    pub(crate) entity_type: String,
-    pub(crate) entity_id: String,
-    /// The JSON text, shared by every subscriber that is sent it.
-    pub(crate) text: Utf8Bytes,
+    entry: FeedEntry,
+    text: OnceLock<Utf8Bytes>,
 }
 
 impl Frame {
-    pub(crate) fn of(entry: &FeedEntry) -> Self {
-        Self {
-            position: entry.position,
-            project_id: entry.project_id.clone(),
-            sandbox_id: entry.sandbox_id.clone(),
-            plain_type: topic::normalise(&entry.event_type),
-            entity_type: entry.entity_type.clone(),
-            entity_id: entry.entity_id.clone(),
-            text: entry.frame().into(),
-        }
+    pub(crate) fn of(entry: FeedEntry) -> Self {
+        Self { plain_type: topic::normalise(&entry.event_type), entry, text: OnceLock::new() }
     }
 
-    /// Roughly what keeping it costs.
+    pub(crate) fn position(&self) -> i64 {
+        self.entry.position
+    }
+
+    pub(crate) fn project_id(&self) -> Option<&ProjectId> {
+        self.entry.project_id.as_ref()
+    }
+
+    pub(crate) fn sandbox_id(&self) -> Option<&SandboxId> {
+        self.entry.sandbox_id.as_ref()
+    }
+
+    pub(crate) fn entity_type(&self) -> &str {
+        &self.entry.entity_type
+    }
+
+    pub(crate) fn entity_id(&self) -> &str {
+        &self.entry.entity_id
+    }
+
+    /// The JSON text, shared by every subscriber that is sent it.
+    pub(crate) fn text(&self) -> Utf8Bytes {
+        self.text.get_or_init(|| self.entry.frame().into()).clone()
+    }
+
+    /// Roughly what keeping it costs: the payload, and once more as part of the text.
     pub(crate) fn size_bytes(&self) -> usize {
-        self.text.len() + 256
+        2 * self.entry.payload_bytes() + 512
+    }
+}
+
+#[cfg(test)]
+impl Frame {
+    /// One of sandbox `s1`.
+    pub(super) fn at(position: i64) -> Self {
+        use sunaba_store::PublishedPayload;
+        use sunaba_types::{EventPayload, Timestamp};
+        Self::of(FeedEntry {
+            position,
+            project_id: None,
+            event_type: "SANDBOX_agent.tool_use".to_owned(),
+            entity_type: "sandbox".to_owned(),
+            entity_id: "s1".to_owned(),
+            sandbox_id: None,
+            id: "e1".to_owned(),
+            seq: None,
+            payload: PublishedPayload::Notice(EventPayload::empty()),
+            created_at: Timestamp::UNIX_EPOCH,
+        })
     }
 }

@@ -1,7 +1,7 @@
 //! Live events: one tailer reads the feed, everyone else reads what it read.
 //!
 //! The tailer is woken by the store's hint and looks at least every
-//! [`crate::LiveLimits::poll_every`]; it writes each entry once, as the frame
+//! [`crate::LiveLimits::poll_every`]; it puts each entry once, as the frame
 //! that goes out, into a bounded ring. A subscriber holds only a position: it
 //! reads from the ring, or from the store when its position is older than the
 //! ring. So nothing is lost or doubled, and a reader that stands still costs
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use sunaba_store::{PAGE_BYTES, Store};
+use sunaba_store::{FeedEntry, PAGE_BYTES, Store};
 use sunaba_types::SandboxId;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -93,7 +93,7 @@ impl Hub {
     pub(crate) async fn read_stored(&self, after: i64) -> sunaba_store::Result<Vec<Arc<Frame>>> {
         let limit = u32::try_from(HANDFUL).unwrap_or(PAGE);
         let entries = self.0.store.feed_after(after, limit).await?;
-        Ok(entries.iter().map(|entry| Arc::new(Frame::of(entry))).collect())
+        Ok(entries.into_iter().map(|entry| Arc::new(Frame::of(entry))).collect())
     }
 
     /// Counts a reader that was cut off for being too slow.
@@ -162,7 +162,10 @@ impl Hub {
         };
         let entries = self.0.store.feed_after(head, PAGE).await?;
         let Some(last) = entries.last().map(|entry| entry.position) else { return Ok(Progress::UpToDate) };
-        let frames: Vec<Arc<Frame>> = entries.iter().map(|entry| Arc::new(Frame::of(entry))).collect();
+        // A page may also have ended early, by its bytes.
+        let full = entries.len() >= PAGE as usize
+            || entries.iter().map(FeedEntry::payload_bytes).sum::<usize>() >= PAGE_BYTES;
+        let frames: Vec<Arc<Frame>> = entries.into_iter().map(|entry| Arc::new(Frame::of(entry))).collect();
         {
             let mut ring = self.0.ring.write().unwrap_or_else(PoisonError::into_inner);
             for frame in &frames {
@@ -173,9 +176,6 @@ impl Hub {
         self.0.watchers.published(&frames);
         #[expect(clippy::cast_precision_loss, reason = "a gauge is a float; positions stay far below 2^52")]
         metrics::gauge!(telemetry::FEED_POSITION).set(last as f64);
-        // A page may also have ended early, by its bytes.
-        let full = frames.len() >= PAGE as usize
-            || frames.iter().map(|frame| frame.text.len()).sum::<usize>() >= PAGE_BYTES;
         Ok(if full { Progress::More } else { Progress::UpToDate })
     }
 }

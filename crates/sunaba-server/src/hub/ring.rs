@@ -39,7 +39,7 @@ impl Ring {
         {
             let Some(gone) = self.frames.pop_front() else { break };
             self.bytes -= gone.size_bytes();
-            self.floor = gone.position;
+            self.floor = gone.position();
         }
     }
 
@@ -48,7 +48,7 @@ impl Ring {
         if position < self.floor {
             return Reading::Past;
         }
-        let first = self.frames.partition_point(|frame| frame.position <= position);
+        let first = self.frames.partition_point(|frame| frame.position() <= position);
         Reading::Frames(self.frames.range(first..).take(most).cloned().collect())
     }
 }
@@ -58,20 +58,12 @@ mod tests {
     use super::*;
 
     fn frame(position: i64) -> Arc<Frame> {
-        Arc::new(Frame {
-            position,
-            project_id: None,
-            sandbox_id: None,
-            plain_type: String::new(),
-            entity_type: String::new(),
-            entity_id: String::new(),
-            text: axum::extract::ws::Utf8Bytes::from_static("{}"),
-        })
+        Arc::new(Frame::at(position))
     }
 
     fn positions(reading: Reading) -> Option<Vec<i64>> {
         match reading {
-            Reading::Frames(frames) => Some(frames.iter().map(|frame| frame.position).collect()),
+            Reading::Frames(frames) => Some(frames.iter().map(|frame| frame.position()).collect()),
             Reading::Past => None,
         }
     }

@@ -56,7 +56,7 @@ impl Watchers {
             return;
         }
         for frame in frames {
-            let Some(signals) = frame.sandbox_id.as_ref().and_then(|id| table.get(id)) else { continue };
+            let Some(signals) = frame.sandbox_id().and_then(|id| table.get(id)) else { continue };
             signals.events.send_modify(|count| *count += 1);
             if frame.plain_type == "sandbox_message_queued" {
                 signals.messages.send_modify(|count| *count += 1);

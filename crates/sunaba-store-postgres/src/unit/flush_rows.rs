@@ -1,4 +1,4 @@
-//! Writing the outline, open search calls and the rows of sandboxes, tasks and messages.
+//! Writing open search calls and the rows of sandboxes, tasks and messages.
 
 use serde_json::json;
 use sunaba_types::{NodeId, Sandbox, SandboxId, Task, Timestamp};
@@ -7,48 +7,6 @@ use super::Unit;
 use crate::rows::storable;
 
 impl Unit {
-    pub(super) async fn flush_turns(&mut self) -> Result<(), sqlx::Error> {
-        let turns = std::mem::take(&mut self.draft.turns);
-        if turns.is_empty() {
-            return Ok(());
-        }
-        let mut sandboxes = Vec::new();
-        let mut columns: [Vec<i64>; 9] = Default::default();
-        for ((id, number), turn) in turns {
-            sandboxes.push(id.to_string());
-            let (started, ended) = (turn.started_at.as_microsecond(), turn.ended_at.as_microsecond());
-            let counts = [turn.tools, turn.errors, turn.edits, turn.messages];
-            let numbers = [number, turn.first_seq, turn.last_seq, started, ended].into_iter().chain(counts);
-            for (column, number) in columns.iter_mut().zip(numbers) {
-                column.push(number);
-            }
-        }
-        let [turn, first_seq, last_seq, started, ended, tools, errors, edits, messages] = &columns;
-        sqlx::query!(
-            "INSERT INTO outline AS held (sandbox_id, turn, first_seq, last_seq, started_at, ended_at, tools, errors,
-                                          edits, messages)
-             SELECT * FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[],
-                                  $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[])
-             ON CONFLICT (sandbox_id, turn) DO UPDATE
-             SET last_seq = excluded.last_seq, ended_at = excluded.ended_at, tools = held.tools + excluded.tools,
-                 errors = held.errors + excluded.errors, edits = held.edits + excluded.edits,
-                 messages = held.messages + excluded.messages",
-            &sandboxes,
-            turn,
-            first_seq,
-            last_seq,
-            started,
-            ended,
-            tools,
-            errors,
-            edits,
-            messages
-        )
-        .execute(self.sql())
-        .await?;
-        Ok(())
-    }
-
     pub(super) async fn flush_noisy(&mut self) -> Result<(), sqlx::Error> {
         let opened = std::mem::take(&mut self.draft.noisy_opened);
         if !opened.is_empty() {

@@ -3,9 +3,10 @@
 //! What it works on is locked and read first, all at once and in one order
 //! ([`Unit::prepare`]); after that nothing else is waited for but the feed's
 //! counter at the end. Rows that come in numbers (events, feed, counters) are
-//! collected in memory and written by [`Unit::flush`], one statement a table.
+//! collected in memory and written by [`Unit::flush`], many at a time.
 
 mod change;
+mod columns;
 mod flush;
 mod flush_rows;
 mod ingest;
@@ -17,13 +18,13 @@ use std::time::Duration;
 
 use sqlx::pool::PoolConnection;
 use sqlx::{PgConnection, Postgres, Row as _};
-use sunaba_store::{AppendOutcome, Error, Outdated, Writer};
+use sunaba_store::{AppendOutcome, Error, FeedEntry, Outdated, Writer};
 use sunaba_store_sql::draft::Draft;
 use sunaba_store_sql::writer::Transaction;
 use sunaba_types::{Clock, NewEvent, SandboxId, Timestamp};
 use tokio::time::timeout;
 
-pub(crate) use needs::Needs;
+pub(crate) use needs::{Ids, Needs};
 pub(crate) use prepare::Prepared;
 
 use crate::Durability;
@@ -97,11 +98,11 @@ impl Unit {
         self.draft.now
     }
 
-    /// Makes everything flushed durable; gives the feed's last position if it moved.
-    pub(crate) async fn commit(&mut self) -> Result<Option<i64>, sqlx::Error> {
+    /// Makes everything flushed durable; gives what was published, in order.
+    pub(crate) async fn commit(&mut self) -> Result<Vec<FeedEntry>, sqlx::Error> {
         sqlx::raw_sql("COMMIT").execute(self.sql()).await?;
         self.open = false;
-        Ok(self.draft.position)
+        Ok(std::mem::take(&mut self.draft.published))
     }
 
     /// Undoes the transaction.
@@ -163,7 +164,7 @@ impl Transaction for Unit {
     }
 
     async fn recall_ids(&mut self, _events: &[(&SandboxId, &[NewEvent])]) -> Result<(), sqlx::Error> {
-        // Everything is known since the locks were taken.
+        // Whatever is to be known is known since the locks were taken.
         Ok(())
     }
 

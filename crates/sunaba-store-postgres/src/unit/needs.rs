@@ -7,6 +7,16 @@ use sunaba_store_sql::draft::STATE_CHANGED;
 use sunaba_store_sql::facts::Facts;
 use sunaba_types::{CallId, NewEvent, ProjectId, SandboxId, TaskId};
 
+/// Whether it is looked up which event ids are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ids {
+    /// All of them count as new. A taken one is refused by the database; what is refused for another reason
+    /// may be a repetition that was once taken in.
+    Believed,
+    /// What is taken is known.
+    LookedUp,
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Needs {

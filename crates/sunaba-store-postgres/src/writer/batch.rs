@@ -11,14 +11,13 @@
 
 use std::time::{Duration, Instant};
 
-use sunaba_store::{Error, Outdated};
+use sunaba_store::{Error, FeedEntry, Outdated};
 use sunaba_store_sql::writer::{Piece, halves, pass};
 use tokio::time::{sleep, timeout};
 
 use super::{Context, Job};
-use crate::fault::{Trouble, WriterAway, trouble};
-use crate::listen::advance;
-use crate::unit::{BeginError, Needs, Prepared, Unit};
+use crate::fault::{Trouble, WriterAway, is_taken_id, trouble};
+use crate::unit::{BeginError, Ids, Needs, Prepared, Unit};
 
 /// For how long a transaction is tried again.
 const TRY_FOR: Duration = Duration::from_secs(6);
@@ -63,8 +62,8 @@ pub(super) async fn commit_all(context: &Context, jobs: Vec<Job>) {
     while let Some(mut jobs) = left.pop() {
         let started = Instant::now();
         match patiently(context, &mut jobs).await {
-            Ok(position) => {
-                position.inspect(|position| advance(&context.hint, *position));
+            Ok(published) => {
+                context.publish(published);
                 if started.elapsed() > SLOW_COMMIT {
                     tracing::warn!(took = ?started.elapsed(), jobs = jobs.len(), "a slow commit");
                 }
@@ -93,7 +92,7 @@ fn fail(jobs: Vec<Job>, failure: &Failure) {
 }
 
 /// Tries until it goes through, fails for good or has taken too long.
-async fn patiently(context: &Context, jobs: &mut [Job]) -> Result<Option<i64>, Failure> {
+async fn patiently(context: &Context, jobs: &mut [Job]) -> Result<Vec<FeedEntry>, Failure> {
     let (started, mut pause) = (Instant::now(), STEP_BACK);
     loop {
         match once(context, jobs).await {
@@ -107,7 +106,7 @@ async fn patiently(context: &Context, jobs: &mut [Job]) -> Result<Option<i64>, F
     }
 }
 
-async fn once(context: &Context, jobs: &mut [Job]) -> Result<Option<i64>, Failure> {
+async fn once(context: &Context, jobs: &mut [Job]) -> Result<Vec<FeedEntry>, Failure> {
     let mut unit = Unit::begin(context).await?;
     match timeout(HANGS_AFTER, whole(&mut unit, jobs)).await {
         Ok(Ok(())) => {}
@@ -118,7 +117,7 @@ async fn once(context: &Context, jobs: &mut [Job]) -> Result<Option<i64>, Failur
         Err(_) => return Err(Failure::Outage("PostgreSQL does not answer".to_owned())),
     }
     match timeout(HANGS_AFTER, unit.commit()).await {
-        Ok(Ok(position)) => Ok(position),
+        Ok(Ok(published)) => Ok(published),
         Ok(Err(error)) if trouble(&error) == Trouble::Outage => Err(Failure::Unknown),
         Ok(Err(error)) => {
             unit.rollback().await;
@@ -131,18 +130,41 @@ async fn once(context: &Context, jobs: &mut [Job]) -> Result<Option<i64>, Failur
 /// Everything but the commit.
 async fn whole(unit: &mut Unit, jobs: &mut [Job]) -> Result<(), Failure> {
     let pieces = Piece::all(jobs);
-    prepare(unit, jobs).await?;
-    match pass(unit, jobs, &pieces).await {
+    match first_pass(unit, jobs, &pieces).await? {
         Ok(()) => {}
         Err(error) if trouble(&error) != Trouble::Statement => return Err(failure_of(&error)),
         Err(error) => {
             tracing::warn!(%error, jobs = jobs.len(), "a transaction was refused; looking for the culprit");
-            unit.restart().await?;
-            prepare(unit, jobs).await?;
+            again(unit, jobs).await?;
             halves(unit, jobs, pieces).await.map_err(|error| failure_of(&error))?;
         }
     }
     unit.flush_feed().await.map_err(|error| failure_of(&error))
+}
+
+/// One pass that believes all events to be new, as nearly all are; if that may be wrong, another that knows.
+async fn first_pass(
+    unit: &mut Unit,
+    jobs: &mut [Job],
+    pieces: &[Piece],
+) -> Result<Result<(), sqlx::Error>, Failure> {
+    prepare(unit, jobs, Ids::Believed).await?;
+    let repeated = match pass(unit, jobs, pieces).await {
+        Ok(()) => jobs.iter().any(Job::refuses_events),
+        Err(error) if is_taken_id(&error) => true,
+        Err(error) => return Ok(Err(error)),
+    };
+    if !repeated {
+        return Ok(Ok(()));
+    }
+    again(unit, jobs).await?;
+    Ok(pass(unit, jobs, pieces).await)
+}
+
+/// Begins anew, knowing which event ids are taken.
+async fn again(unit: &mut Unit, jobs: &[Job]) -> Result<(), Failure> {
+    unit.restart().await?;
+    prepare(unit, jobs, Ids::LookedUp).await
 }
 
 fn failure_of(error: &sqlx::Error) -> Failure {
@@ -153,7 +175,7 @@ fn failure_of(error: &sqlx::Error) -> Failure {
     }
 }
 
-async fn prepare(unit: &mut Unit, jobs: &[Job]) -> Result<(), Failure> {
+async fn prepare(unit: &mut Unit, jobs: &[Job], ids: Ids) -> Result<(), Failure> {
     let mut needs = Needs::default();
     for job in jobs {
         match job {
@@ -161,7 +183,7 @@ async fn prepare(unit: &mut Unit, jobs: &[Job]) -> Result<(), Failure> {
             Job::Append(job) => needs.append(&job.append),
         }
     }
-    match unit.prepare(needs).await {
+    match unit.prepare(needs, ids).await {
         Ok(Prepared::Yes) => Ok(()),
         Ok(Prepared::Overtaken) => Err(Failure::Again("another server made the same sandbox".to_owned())),
         Err(error) => Err(failure_of(&error)),

@@ -8,7 +8,8 @@ mod batch;
 use std::sync::Arc;
 
 use sqlx::PgPool;
-use sunaba_store::{Append, AppendOutcome, Result};
+use sunaba_store::{Append, AppendOutcome, FeedEntry, Result};
+use sunaba_store_sql::tail::Tail;
 use sunaba_store_sql::writer::{Lanes, Queue};
 use sunaba_types::Clock;
 use tokio::sync::{Semaphore, watch};
@@ -16,6 +17,7 @@ use tokio_util::task::TaskTracker;
 
 pub(crate) use sunaba_store_sql::writer::Command;
 
+use crate::listen::advance;
 use crate::unit::{Terms, Unit};
 
 type Job = sunaba_store_sql::writer::Job<Unit>;
@@ -27,6 +29,16 @@ pub(crate) struct Context {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) hint: Arc<watch::Sender<i64>>,
     pub(crate) terms: Terms,
+    pub(crate) tail: Arc<Tail>,
+}
+
+impl Context {
+    /// Hands on what was committed to those who follow the feed.
+    fn publish(&self, entries: Vec<FeedEntry>) {
+        let Some(position) = entries.last().map(|entry| entry.position) else { return };
+        self.tail.keep(entries);
+        advance(&self.hint, position);
+    }
 }
 
 /// Leads to the writing task.

@@ -18,6 +18,7 @@ mod standing;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use sunaba_store::FeedEntry;
 use sunaba_types::{SandboxId, TaskId, Timestamp};
 
 pub use change::{EXTERNAL, STATE_CHANGED, TicketTouch};
@@ -26,7 +27,7 @@ pub use ingest::{Known, KnownRow, OnMessages, Taken};
 pub use loaded::{LoadedSandbox, LoadedTask, Log};
 pub use messages::{bounded, overdue_at};
 pub use plan::{PlannedSandbox, external_sandbox};
-pub use record::{NewEventRow, NewFeedRow, Notice};
+pub use record::{NewEventRow, NewFeedRow, Notice, Says};
 pub use registry::patched;
 pub use spending::{Cap, Grant};
 pub use standing::{refuse_long_ended, superseded};
@@ -48,6 +49,8 @@ pub struct Draft {
     pub events: Vec<NewEventRow>,
     /// Feed entries to be written, in their order.
     pub feed: Vec<NewFeedRow>,
+    /// Feed entries that were written, with their positions.
+    pub published: Vec<FeedEntry>,
     /// What is added to turns of the outline.
     pub turns: BTreeMap<(SandboxId, i64), Turn>,
     /// Search calls that were made.
@@ -70,6 +73,7 @@ impl Draft {
             known: HashMap::new(),
             events: Vec::new(),
             feed: Vec::new(),
+            published: Vec::new(),
             turns: BTreeMap::new(),
             noisy_opened: Vec::new(),
             noisy_closed: Vec::new(),

@@ -1,12 +1,13 @@
 //! Putting one event into the log and one thing into the feed, in memory.
 
-use sunaba_store::Appended;
+use sunaba_store::{Appended, FeedEntry, PublishedPayload};
 use sunaba_types::chain::{Hash, Link};
-use sunaba_types::{EventClass, NewEvent, ProjectId, SandboxId};
+use sunaba_types::{EventClass, EventPayload, NewEvent, ProjectId, SandboxId, Source, Timestamp};
 
 use super::Draft;
 use super::{Known, LoadedSandbox};
 use crate::facts::{Facts, Turn};
+use crate::rows::entry_id;
 
 /// Open search calls that are remembered for one sandbox.
 const NOISY_MAX: i64 = 1000;
@@ -30,8 +31,8 @@ pub struct NewEventRow {
     pub class: i16,
     /// When, in microseconds.
     pub created_at: i64,
-    /// The text that was received.
-    pub payload: String,
+    /// What was received.
+    pub payload: EventPayload,
     /// The hash of its payload.
     pub payload_hash: Hash,
     /// Its link of the chain.
@@ -44,7 +45,7 @@ pub struct NewEventRow {
 #[derive(Debug, Clone)]
 pub struct NewFeedRow {
     /// The project, if it belongs to one.
-    pub project_id: Option<String>,
+    pub project_id: Option<ProjectId>,
     /// Its type.
     pub event_type: String,
     /// What kind of thing it is about.
@@ -52,13 +53,72 @@ pub struct NewFeedRow {
     /// Which one.
     pub entity_id: String,
     /// The sandbox, if it is about one.
-    pub sandbox_id: Option<String>,
-    /// The event it refers to; such a row brings no payload of its own.
-    pub seq: Option<i64>,
-    /// What it says, as JSON.
-    pub payload: Option<String>,
-    /// When, in microseconds.
-    pub created_at: i64,
+    pub sandbox_id: Option<SandboxId>,
+    /// What it says.
+    pub says: Says,
+    /// When.
+    pub created_at: Timestamp,
+}
+
+/// What an entry of the feed says.
+#[derive(Debug, Clone)]
+pub enum Says {
+    /// An event, which has its own row.
+    Event {
+        /// Its place in its log.
+        seq: i64,
+        /// Its id.
+        event_id: String,
+        /// Its type as posted.
+        event_type: String,
+        /// Who says it.
+        source: Source,
+        /// What was received.
+        payload: EventPayload,
+    },
+    /// Something the server says itself.
+    Notice(EventPayload),
+}
+
+impl NewFeedRow {
+    /// The event that the row refers to.
+    pub fn seq(&self) -> Option<i64> {
+        match self.says {
+            Says::Event { seq, .. } => Some(seq),
+            Says::Notice(_) => None,
+        }
+    }
+
+    /// What it says, unless that is in the event's own row.
+    pub fn notice(&self) -> Option<&str> {
+        match &self.says {
+            Says::Event { .. } => None,
+            Says::Notice(payload) => Some(payload.as_str()),
+        }
+    }
+
+    /// The entry that it is at its position, as one would read it.
+    fn at(self, position: i64) -> FeedEntry {
+        let seq = self.seq();
+        let (id, payload) = match self.says {
+            Says::Event { event_id, event_type, source, payload, .. } => {
+                (event_id, PublishedPayload::Event { payload, source, event_type })
+            }
+            Says::Notice(payload) => (entry_id(position), PublishedPayload::Notice(payload)),
+        };
+        FeedEntry {
+            position,
+            project_id: self.project_id,
+            event_type: self.event_type,
+            entity_type: self.entity_type.to_owned(),
+            entity_id: self.entity_id,
+            sandbox_id: self.sandbox_id,
+            id,
+            seq,
+            payload,
+            created_at: self.created_at,
+        }
+    }
 }
 
 impl Draft {
@@ -106,43 +166,59 @@ impl Draft {
             source: event.source.as_str(),
             class: i16::try_from(class.as_i64()).expect("classes are few"),
             created_at: now.as_microsecond(),
-            payload: event.payload.as_str().to_owned(),
+            payload: event.payload.clone(),
             payload_hash,
             hash,
             step,
         });
-        self.publish_event(project_id, published_as, id, seq);
+        self.publish_event(project_id, published_as, id, seq, event);
         Appended { seq, event_id: event.event_id.clone(), created_at: now, duplicate: false }
     }
 
     /// Publishes something the server says itself.
     pub fn publish(&mut self, notice: Notice<'_>) {
-        let created_at = self.now.as_microsecond();
+        let payload = EventPayload::from_stored(notice.payload.to_string());
         self.feed.push(NewFeedRow {
-            project_id: notice.project_id.map(ToString::to_string),
+            project_id: notice.project_id.cloned(),
             event_type: notice.event_type.to_owned(),
             entity_type: notice.entity_type,
             entity_id: notice.entity_id.to_owned(),
-            sandbox_id: notice.sandbox_id.map(ToString::to_string),
-            seq: None,
-            payload: Some(notice.payload.to_string()),
-            created_at,
+            sandbox_id: notice.sandbox_id.cloned(),
+            says: Says::Notice(payload.unwrap_or_else(|_| EventPayload::empty())),
+            created_at: self.now,
         });
     }
 
-    fn publish_event(&mut self, project_id: Option<ProjectId>, name: String, id: &SandboxId, seq: i64) {
-        let created_at = self.now.as_microsecond();
-        let sandbox = id.to_string();
+    fn publish_event(
+        &mut self,
+        project_id: Option<ProjectId>,
+        name: String,
+        id: &SandboxId,
+        seq: i64,
+        event: &NewEvent,
+    ) {
         self.feed.push(NewFeedRow {
-            project_id: project_id.map(String::from),
+            project_id,
             event_type: name,
             entity_type: "sandbox",
-            entity_id: sandbox.clone(),
-            sandbox_id: Some(sandbox),
-            seq: Some(seq),
-            payload: None,
-            created_at,
+            entity_id: id.to_string(),
+            sandbox_id: Some(id.clone()),
+            says: Says::Event {
+                seq,
+                event_id: event.event_id.clone(),
+                event_type: event.event_type.clone(),
+                source: event.source,
+                payload: event.payload.clone(),
+            },
+            created_at: self.now,
         });
+    }
+
+    /// These rows were written, the last of them at this position.
+    pub fn published(&mut self, rows: Vec<NewFeedRow>, last: i64) {
+        let first = last - i64::try_from(rows.len()).expect("a batch is small") + 1;
+        self.published.extend(rows.into_iter().zip(first..).map(|(row, position)| row.at(position)));
+        self.position = Some(last);
     }
 
     /// A search call's result carries only the call's id, so noisy calls are remembered until it comes.

@@ -24,6 +24,11 @@ pub struct FeedRow {
     pub payload: Option<Vec<u8>>,
 }
 
+/// The id of an entry that is not about an event.
+pub(crate) fn entry_id(position: i64) -> String {
+    format!("feed-{position}")
+}
+
 impl TryFrom<FeedRow> for FeedEntry {
     type Error = Unreadable;
 
@@ -47,7 +52,7 @@ impl TryFrom<FeedRow> for FeedEntry {
             entity_type: row.entity_type,
             entity_id: row.entity_id,
             sandbox_id: row.sandbox_id.and_then(|id| SandboxId::parse(id).ok()),
-            id: row.event_id.unwrap_or_else(|| format!("feed-{key}")),
+            id: row.event_id.unwrap_or_else(|| entry_id(row.position)),
             seq: row.seq,
             payload,
             created_at: time(row.created_at, TABLE, "created_at", &key)?,

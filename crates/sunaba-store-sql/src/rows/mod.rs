@@ -20,6 +20,7 @@ use sunaba_types::chain::Hash;
 pub use call::OpenCallRow;
 pub use event::EventRow;
 pub use feed::FeedRow;
+pub(crate) use feed::entry_id;
 pub use message::MessageRow;
 pub use project::ProjectRow;
 pub use sandbox::SandboxRow;

@@ -124,6 +124,14 @@ impl<T: Transaction> Job<T> {
         Self::Command(Box::new(Pending { command, reply, outcome: None }))
     }
 
+    /// Whether some of its events are refused so far.
+    pub fn refuses_events(&self) -> bool {
+        match self {
+            Self::Command(_) => false,
+            Self::Append(job) => job.outcomes.iter().any(Result::is_err),
+        }
+    }
+
     /// Answers; only called once the transaction is durable.
     pub fn settle(self) {
         match self {

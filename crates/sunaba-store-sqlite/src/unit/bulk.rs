@@ -10,6 +10,7 @@ use std::sync::LazyLock;
 
 use sqlx::SqliteConnection;
 use sunaba_store_sql::draft::{NewEventRow, NewFeedRow};
+use sunaba_types::{ProjectId, SandboxId};
 
 const LARGEST: usize = 256;
 
@@ -83,14 +84,14 @@ pub(super) async fn insert_feed(
             position += 1;
             query = query
                 .bind(position)
-                .bind(row.project_id.as_deref())
+                .bind(row.project_id.as_ref().map(ProjectId::as_str))
                 .bind(row.event_type.as_str())
                 .bind(row.entity_type)
                 .bind(row.entity_id.as_str())
-                .bind(row.sandbox_id.as_deref())
-                .bind(row.seq)
-                .bind(row.payload.as_deref())
-                .bind(row.created_at);
+                .bind(row.sandbox_id.as_ref().map(SandboxId::as_str))
+                .bind(row.seq())
+                .bind(row.notice())
+                .bind(row.created_at.as_microsecond());
         }
         query.execute(&mut *connection).await?;
     }

@@ -230,7 +230,7 @@ impl Unit {
                 .execute(self.sql())
                 .await?;
         }
-        self.draft.position = Some(position);
+        self.draft.published(rows, position);
         Ok(())
     }
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{Connection as _, Row as _, SqliteConnection};
-use sunaba_store::{AppendOutcome, Error, Writer};
+use sunaba_store::{AppendOutcome, Error, FeedEntry, Writer};
 use sunaba_store_sql::draft::Draft;
 use sunaba_store_sql::writer::Transaction;
 use sunaba_types::{Clock, NewEvent, SandboxId, Timestamp};
@@ -64,10 +64,10 @@ impl Unit {
         Ok(())
     }
 
-    /// Makes everything flushed durable; gives the feed's last position.
-    pub(crate) async fn commit(&mut self) -> Result<i64, sqlx::Error> {
+    /// Makes everything flushed durable; gives what was published, in order.
+    pub(crate) async fn commit(&mut self) -> Result<Vec<FeedEntry>, sqlx::Error> {
         sqlx::query("COMMIT").execute(self.sql()).await?;
-        Ok(self.draft.position.unwrap_or_default())
+        Ok(std::mem::take(&mut self.draft.published))
     }
 
     /// Undoes the transaction and forgets what was known.

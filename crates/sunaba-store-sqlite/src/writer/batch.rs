@@ -6,18 +6,19 @@
 //! is refused, and a request is still stored in one commit.
 
 use sqlx::sqlite::SqliteConnectOptions;
+use sunaba_store::FeedEntry;
 use sunaba_store_sql::writer::{Piece, halves, pass};
 
 use super::Job;
 use crate::fault::is_outage;
 use crate::unit::Unit;
 
-/// Commits all jobs; gives the feed's last position. An error means that nothing was done.
+/// Commits all jobs; gives what was published. An error means that nothing was done.
 pub(super) async fn commit(
     unit: &mut Unit,
     connect: &SqliteConnectOptions,
     jobs: &mut [Job],
-) -> Result<i64, sqlx::Error> {
+) -> Result<Vec<FeedEntry>, sqlx::Error> {
     let outcome = whole(unit, connect, jobs).await;
     if outcome.is_err() {
         unit.rollback().await;
@@ -29,7 +30,7 @@ async fn whole(
     unit: &mut Unit,
     connect: &SqliteConnectOptions,
     jobs: &mut [Job],
-) -> Result<i64, sqlx::Error> {
+) -> Result<Vec<FeedEntry>, sqlx::Error> {
     let pieces = Piece::all(jobs);
     unit.begin(connect).await?;
     match pass(unit, jobs, &pieces).await {

@@ -5,10 +5,12 @@
 mod batch;
 mod wal;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sqlx::sqlite::SqliteConnectOptions;
-use sunaba_store::{Append, AppendOutcome, Result};
+use sunaba_store::{Append, AppendOutcome, FeedEntry, Result};
+use sunaba_store_sql::tail::Tail;
 use sunaba_store_sql::writer::{Lanes, Queue};
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
@@ -31,10 +33,15 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn start(connect: SqliteConnectOptions, unit: Unit, hint: watch::Sender<i64>) -> Self {
+    pub(crate) fn start(
+        connect: SqliteConnectOptions,
+        unit: Unit,
+        hint: watch::Sender<i64>,
+        tail: Arc<Tail>,
+    ) -> Self {
         let (queue, lanes) = Queue::new();
         let tasks = TaskTracker::new();
-        tasks.spawn(Service { lanes, connect, hint }.run(unit));
+        tasks.spawn(Service { lanes, connect, hint, tail }.run(unit));
         tasks.close();
         Self { queue, tasks }
     }
@@ -60,6 +67,7 @@ struct Service {
     lanes: Lanes<Unit>,
     connect: SqliteConnectOptions,
     hint: watch::Sender<i64>,
+    tail: Arc<Tail>,
 }
 
 impl Service {
@@ -68,8 +76,8 @@ impl Service {
         while let Some(mut jobs) = self.lanes.next_batch().await {
             let started = Instant::now();
             match batch::commit(&mut unit, &self.connect, &mut jobs).await {
-                Ok(position) => {
-                    self.hint.send_if_modified(|held| std::mem::replace(held, position) != position);
+                Ok(published) => {
+                    self.publish(published);
                     if started.elapsed() > SLOW_COMMIT {
                         tracing::warn!(took = ?started.elapsed(), jobs = jobs.len(), "a slow commit");
                     }
@@ -80,6 +88,13 @@ impl Service {
             log.tend(&mut unit).await;
         }
         unit.close().await;
+    }
+
+    /// Hands on what was committed to those who follow the feed.
+    fn publish(&self, entries: Vec<FeedEntry>) {
+        let Some(position) = entries.last().map(|entry| entry.position) else { return };
+        self.tail.keep(entries);
+        self.hint.send_replace(position);
     }
 
     /// Whoever came while the store could not commit has waited as long as the batch that failed.

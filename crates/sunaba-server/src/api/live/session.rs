@@ -197,7 +197,7 @@ impl Session {
                 self.read_stored(reader.position).await?
             }
         };
-        let Some(last) = frames.last().map(|frame| frame.position) else { return Ok(Sent::Nothing) };
+        let Some(last) = frames.last().map(|frame| frame.position()) else { return Ok(Sent::Nothing) };
         if frames.len() >= HANDFUL {
             // More is waiting: come back without waiting for a signal.
             head.mark_changed();
@@ -319,12 +319,12 @@ struct Reader {
 
 impl Reader {
     fn may_see(&self, frame: &Frame) -> bool {
-        self.identity.sees_project(frame.project_id.as_ref())
+        self.identity.sees_project(frame.project_id())
     }
 }
 
 fn text_of(frame: &Arc<Frame>) -> Message {
-    Message::Text(frame.text.clone())
+    Message::Text(frame.text())
 }
 
 /// The token in the first frame that says something.
