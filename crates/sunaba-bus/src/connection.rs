@@ -70,8 +70,7 @@ pub async fn check(config: &Config) -> Result<(), Error> {
     let mut connection = connector.commands().await?;
     let pong: String = connector.in_time(redis::cmd("PING").query_async(&mut connection)).await?;
     let script = Script::new("return ARGV[1]");
-    let mut asked = script.arg(&pong);
-    let echoed: String = connector.in_time(asked.key("sunaba:check").invoke_async(&mut connection)).await?;
+    let echoed: String = connector.in_time(script.arg(&pong).invoke_async(&mut connection)).await?;
     if echoed != "PONG" {
         return Err(Error::NotRedis { address: config.url.address().to_owned() });
     }

@@ -42,6 +42,17 @@ pub enum Error {
         /// Host and port.
         address: String,
     },
+    /// It is a part of a cluster, and not the one that has our keys.
+    #[error(
+        "the Redis at {address} is a part of a cluster, and another one has the keys: name {to} in REDIS_URL, or use a \
+         Redis that is no cluster"
+    )]
+    Moved {
+        /// Host and port.
+        address: String,
+        /// Host and port of the right one.
+        to: String,
+    },
     /// It refuses what is asked.
     #[error("the Redis at {address} refuses a command: {reason}")]
     Command {
@@ -65,6 +76,10 @@ impl Error {
             // Its answer to a password though it has none, and to a name though it has no users.
             ErrorKind::Server(ServerErrorKind::ResponseError) if mentions(error, "AUTH") => {
                 Self::Credentials { address }
+            }
+            ErrorKind::Server(ServerErrorKind::Moved) => {
+                let to = error.redirect_node().map_or("the right one", |(to, _)| to).to_owned();
+                Self::Moved { address, to }
             }
             ErrorKind::Io => Self::Unreachable { address, reason: error.to_string() },
             _ => Self::Command { address, reason: error.to_string() },

@@ -28,6 +28,21 @@ impl Redis {
         Self::start_with(&["--appendonly", "yes", "--appendfsync", "always"])
     }
 
+    /// One that is a whole cluster by itself: every slot is its own, and what a cluster refuses it refuses.
+    pub fn start_cluster() -> Self {
+        let server =
+            Self::start_with(&["--cluster-enabled", "yes", "--cluster-port", &free_port().to_string()]);
+        let given = server.ask(b"CLUSTER ADDSLOTSRANGE 0 16383\r\n");
+        assert_eq!(&given.expect("an answer")[..3], b"+OK");
+        let deadline = Instant::now() + START_LIMIT;
+        // Until it knows that it is whole it says CLUSTERDOWN.
+        while !server.ask(b"GET x\r\n").is_ok_and(|answer| answer.starts_with(b"$-1")) {
+            assert!(Instant::now() < deadline, "the cluster did not form: {}", server.keeper.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        server
+    }
+
     /// A server with more words on its command line (`--requirepass`).
     pub fn start_with(words: &[&str]) -> Self {
         let installed = Command::new("redis-server").arg("--version").output();
@@ -85,15 +100,17 @@ impl Redis {
 
     /// Whether it takes commands right now. One that wants a password answers too.
     pub fn answers(&self) -> bool {
-        let ask = || -> std::io::Result<[u8; 5]> {
-            let mut stream = TcpStream::connect_timeout(&self.address(), ANSWER_LIMIT)?;
-            stream.set_read_timeout(Some(ANSWER_LIMIT))?;
-            stream.write_all(b"PING\r\n")?;
-            let mut answer = [0; 5];
-            stream.read_exact(&mut answer)?;
-            Ok(answer)
-        };
-        ask().is_ok_and(|answer| matches!(&answer, b"+PONG" | b"-NOAU"))
+        self.ask(b"PING\r\n").is_ok_and(|answer| matches!(&answer, b"+PONG" | b"-NOAU"))
+    }
+
+    /// The beginning of what it answers.
+    fn ask(&self, line: &[u8]) -> std::io::Result<[u8; 5]> {
+        let mut stream = TcpStream::connect_timeout(&self.address(), ANSWER_LIMIT)?;
+        stream.set_read_timeout(Some(ANSWER_LIMIT))?;
+        stream.write_all(line)?;
+        let mut answer = [0; 5];
+        stream.read_exact(&mut answer)?;
+        Ok(answer)
     }
 }
 

@@ -80,6 +80,16 @@ async fn another_server_is_no_redis() {
     assert!(error.to_string().contains("TLS"), "{error}");
 }
 
+/// Following it elsewhere would need a client for clusters, so the operator is told where to point.
+#[tokio::test]
+async fn a_part_of_a_cluster_says_which_part_has_the_keys() {
+    // Twice: two commands come together at the beginning.
+    let part = stranger(b"-MOVED 12739 10.0.0.7:6380\r\n-MOVED 12739 10.0.0.7:6380\r\n").await;
+    let error = check(&part).await.unwrap_err();
+    assert!(matches!(&error, Error::Moved { to, .. } if to == "10.0.0.7:6380"), "{error:?}");
+    assert!(error.to_string().contains("name 10.0.0.7:6380 in REDIS_URL"), "{error}");
+}
+
 /// A server that was started too early, or with a wrong password, says so in its status and goes on trying.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_wrong_is_in_the_status_until_it_is_mended() {

@@ -4,7 +4,7 @@ use redis::AsyncCommands as _;
 use sunaba_testkit::{Postgres, Redis, eventually, within};
 use sunaba_types::SandboxId;
 
-use crate::support::{Node, Subscriber, feed, post_many, postgres};
+use crate::support::{Node, Subscriber, feed, post_many, postgres, sqlite};
 
 async fn pair(redis: &Redis) -> [Node; 2] {
     let url = Postgres::shared().database();
@@ -84,4 +84,18 @@ async fn a_hint_on_redis_wakes_readers_of_the_feed() {
     post_many(&*one.store, &SandboxId::generate(), 1).await;
     let head = one.store.feed_head().await.unwrap();
     within("a hint over Redis", told.wait_for(|position| *position == head)).await.unwrap();
+}
+
+/// A cluster refuses a script whose keys are not in one place.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_is_published_on() {
+    let (redis, dir) = (Redis::start_cluster(), tempfile::tempdir().unwrap());
+    let node = Node::leading(&redis, sqlite(&dir).await).await;
+    let mut outside = Subscriber::open(&redis).await;
+    post_many(&*node.store, &SandboxId::generate(), 3).await;
+    let head = node.store.feed_head().await.unwrap();
+    assert_eq!(outside.positions_up_to(head).await.last(), Some(&head));
+    node.stop.cancel();
+    let next = Node::leading(&redis, std::sync::Arc::clone(&node.store)).await;
+    assert_eq!(next.handle.status().published, Some(head));
 }
