@@ -29,9 +29,7 @@ const ANSWER_MAX_BYTES: usize = 80 * 1024 * 1024;
 impl Nodes {
     /// Where a node is reached now.
     pub async fn address_of(&self, node: &NodeId) -> Result<String, Error> {
-        let nodes = self.list().await?;
-        let found = nodes.iter().find(|other| other.report.id == *node);
-        let found = found.ok_or_else(|| Error::Gone(node.clone()))?;
+        let found = self.find(node).await?.ok_or_else(|| Error::Gone(node.clone()))?;
         let away = |why: &str| Error::Away { node: node.clone(), why: why.to_owned() };
         match found {
             lost if lost.lost_at.is_some() => Err(Error::Gone(node.clone())),
@@ -70,7 +68,7 @@ impl Nodes {
             Ok(answer) if answer.status().is_success() => Ok(answer),
             Ok(answer) => Err(refusal(answer).await),
             Err(error) => {
-                self.forget_seen().await;
+                self.doubt_seen();
                 Err(Error::Away { node: node.clone(), why: words(&error) })
             }
         }

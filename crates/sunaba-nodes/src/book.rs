@@ -1,4 +1,8 @@
 //! What this node knows of the others.
+//!
+//! Whoever asks gets the last list that was read, at once: an old one is read anew beside the question, because a
+//! database that is slow would else hold up everything that only wants to know an address. Nobody is said to be away
+//! or gone by an old list, if a new one can be had in a moment.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,11 +11,16 @@ use std::time::{Duration, Instant};
 use secrecy::SecretString;
 use sunaba_store::Store;
 use sunaba_types::{Node, NodeId, ProjectId, Role};
+use tokio_util::task::TaskTracker;
 
 use crate::{Error, Loops};
 
 /// How long what was read of the others is good.
 const GOOD_FOR: Duration = Duration::from_secs(2);
+/// Longest that one reading may take.
+const READ_WITHIN: Duration = Duration::from_secs(10);
+/// How long it is waited for a new list before somebody is judged by an old one.
+const SECOND_LOOK: Duration = Duration::from_millis(300);
 /// Most projects whose home is remembered.
 const HOMES_MAX: usize = 10_000;
 
@@ -41,10 +50,34 @@ pub(crate) struct Inner {
     pub(crate) token: SecretString,
     pub(crate) http: reqwest::Client,
     pub(crate) loops: Loops,
-    /// The others as last read; several readers share one reading.
-    seen: tokio::sync::Mutex<Option<(Instant, Arc<[Node]>)>>,
+    /// The others as last read.
+    seen: Mutex<Option<Seen>>,
+    /// Held by whoever reads them anew: several askers share one reading.
+    reading: Arc<tokio::sync::Mutex<()>>,
+    /// Readings beside the questions.
+    tasks: TaskTracker,
     /// A home never changes once it is known.
     homes: Mutex<HashMap<ProjectId, NodeId>>,
+}
+
+/// What was read of the nodes.
+#[derive(Debug, Clone)]
+struct Seen {
+    /// When the reading began.
+    at: Instant,
+    /// A node could not be reached under what is known of it.
+    is_doubted: bool,
+    nodes: Arc<[Node]>,
+}
+
+impl Seen {
+    fn is_good(&self) -> bool {
+        !self.is_doubted && self.at.elapsed() < GOOD_FOR
+    }
+
+    fn find(&self, id: &NodeId) -> Option<Node> {
+        self.nodes.iter().find(|node| node.report.id == *id).cloned()
+    }
 }
 
 impl Nodes {
@@ -61,8 +94,9 @@ impl Nodes {
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
             .build()?;
-        let (loops, seen, homes) = (Loops::default(), tokio::sync::Mutex::default(), Mutex::default());
-        Ok(Self(Arc::new(Inner { me, store, token, http, loops, seen, homes })))
+        let (loops, seen, homes) = (Loops::default(), Mutex::default(), Mutex::default());
+        let (reading, tasks) = (Arc::default(), TaskTracker::new());
+        Ok(Self(Arc::new(Inner { me, store, token, http, loops, seen, reading, tasks, homes })))
     }
 
     /// This node.
@@ -80,22 +114,80 @@ impl Nodes {
         &self.0.token
     }
 
-    /// Every node, this one included, as of a moment ago.
+    /// Every node, this one included, as last read. Waits for the store only if they were never read.
     pub async fn list(&self) -> Result<Arc<[Node]>, Error> {
-        let mut seen = self.0.seen.lock().await;
-        if let Some((at, nodes)) = &*seen
-            && at.elapsed() < GOOD_FOR
-        {
-            return Ok(Arc::clone(nodes));
+        Ok(self.last_seen().await?.nodes)
+    }
+
+    /// A node as last read. One that is not known to be up is looked at again, for a moment: it may have come, or come
+    /// back.
+    pub(crate) async fn find(&self, id: &NodeId) -> Result<Option<Node>, Error> {
+        let seen = self.last_seen().await?;
+        let known = seen.find(id);
+        if seen.is_good() || known.as_ref().is_some_and(|node| node.is_up() && node.lost_at.is_none()) {
+            return Ok(known);
         }
-        let nodes: Arc<[Node]> = self.0.store.list_nodes().await?.into();
-        *seen = Some((Instant::now(), Arc::clone(&nodes)));
-        Ok(nodes)
+        match tokio::time::timeout(SECOND_LOOK, self.read()).await {
+            Ok(Ok(seen)) => Ok(seen.find(id)),
+            _ if known.is_some() => Ok(known),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(slow()),
+        }
+    }
+
+    async fn last_seen(&self) -> Result<Seen, Error> {
+        match self.seen() {
+            Some(seen) => {
+                if !seen.is_good() {
+                    self.refresh();
+                }
+                Ok(seen)
+            }
+            None => self.read().await,
+        }
+    }
+
+    fn seen(&self) -> Option<Seen> {
+        self.0.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Reads the nodes anew beside whatever goes on, unless somebody does.
+    pub(crate) fn refresh(&self) {
+        let Ok(turn) = Arc::clone(&self.0.reading).try_lock_owned() else { return };
+        let nodes = self.clone();
+        self.0.tasks.spawn(async move {
+            if let Err(error) = nodes.read_alone().await {
+                tracing::debug!(%error, "the nodes could not be read; what was known of them is used");
+            }
+            drop(turn);
+        });
+    }
+
+    /// Reads the nodes, or waits for somebody who began to after this was asked.
+    async fn read(&self) -> Result<Seen, Error> {
+        let asked = Instant::now();
+        let _turn = self.0.reading.lock().await;
+        match self.seen() {
+            Some(seen) if seen.at >= asked => Ok(seen),
+            _ => self.read_alone().await,
+        }
+    }
+
+    /// Whoever calls this has the turn to read.
+    async fn read_alone(&self) -> Result<Seen, Error> {
+        let at = Instant::now();
+        let read = tokio::time::timeout(READ_WITHIN, self.0.store.list_nodes()).await;
+        let nodes = read.map_err(|_| slow())??.into();
+        let seen = Seen { at, is_doubted: false, nodes };
+        *self.0.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(seen.clone());
+        Ok(seen)
     }
 
     /// What was read is not good any more: a node could not be reached under what is known of it.
-    pub(crate) async fn forget_seen(&self) {
-        *self.0.seen.lock().await = None;
+    pub(crate) fn doubt_seen(&self) {
+        if let Some(seen) = &mut *self.0.seen.lock().unwrap_or_else(PoisonError::into_inner) {
+            seen.is_doubted = true;
+        }
     }
 
     /// Whether any other node that is up starts sandboxes with this provider.
@@ -129,8 +221,7 @@ impl Nodes {
     }
 
     async fn is_lost(&self, node: &NodeId) -> Result<bool, Error> {
-        let nodes = self.list().await?;
-        Ok(nodes.iter().any(|other| other.report.id == *node && other.lost_at.is_some()))
+        Ok(self.find(node).await?.is_some_and(|node| node.lost_at.is_some()))
     }
 
     /// Which node has a project's mirror, if any has; asking changes nothing.
@@ -143,4 +234,8 @@ impl Nodes {
     pub fn place(&self, node: &NodeId) -> Where {
         if *node == self.0.me { Where::Here } else { Where::There(node.clone()) }
     }
+}
+
+fn slow() -> Error {
+    Error::Store(sunaba_store::Error::Unavailable("the nodes could not be read in time".into()))
 }

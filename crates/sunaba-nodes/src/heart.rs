@@ -54,6 +54,8 @@ impl Heart {
             }
             let began = Instant::now();
             let went_well = self.beat().await?;
+            // So that what is known of the others is new also where nobody asked for long.
+            self.nodes.refresh();
             self.nodes.loops().round("heartbeat", began, went_well);
         }
         let left = self.nodes.0.store.leave_node(&self.report.id, &self.report.instance);

@@ -1,0 +1,4 @@
+//! Nodes on a real store.
+
+#[cfg(test)]
+mod book;
