@@ -17,7 +17,7 @@ use crate::driver::{self, Driver};
 use crate::lost::Watchman;
 use crate::placement::{self, COURTESY};
 use crate::reconcile::{SEEN_FOR, SeenWaiting};
-use crate::record::record;
+use crate::record::record_once;
 use crate::{Parts, capacity, reconcile};
 
 /// The longest time between two looks at the rows.
@@ -283,7 +283,7 @@ impl Orchestrator {
         placement::is_first_choice(nodes, me, own, &sandbox.provider, home.as_ref())
     }
 
-    /// Leaves a sandbox pending, says once why, and fails it when it waited too long.
+    /// Leaves a sandbox pending, says why (once, however many nodes are full), and fails it when it waited too long.
     async fn wait(&mut self, sandbox: &Sandbox, lack: String, known_for: Duration) {
         let waited = self.parts.clock.now().duration_since(sandbox.created_at);
         let most = self.parts.settings.pending_deadline;
@@ -296,7 +296,7 @@ impl Orchestrator {
             if self.waiting.is_empty() {
                 tracing::warn!(reason = lack, "no sandbox is started; those that are asked for wait");
             }
-            record(&self.parts, &sandbox.id, "sandbox.waiting", &json!({ "reason": lack })).await;
+            record_once(&self.parts, &sandbox.id, "sandbox.waiting", &json!({ "reason": lack })).await;
             self.waiting.insert(sandbox.id.clone(), lack);
         }
     }
@@ -316,3 +316,6 @@ async fn watch_nodes(parts: Arc<Parts>) {
         tokio::time::sleep(NODES_EVERY).await;
     }
 }
+
+#[cfg(test)]
+mod tests;
