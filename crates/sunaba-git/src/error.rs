@@ -70,6 +70,20 @@ pub enum Error {
         /// What git printed.
         stderr: String,
     },
+    /// A copy of a repository that now has ids of another kind.
+    #[error(
+        "{} holds {has} objects and the repository has {wanted} ones; when no sandbox of the project runs on this \
+         machine, remove that directory and try again",
+        .dir.display()
+    )]
+    OtherFormat {
+        /// The copy.
+        dir: PathBuf,
+        /// What it has.
+        has: crate::ObjectFormat,
+        /// What it would need.
+        wanted: crate::ObjectFormat,
+    },
     /// A file of a commit is larger than may be read.
     #[error("{path} is larger than {max_bytes} bytes")]
     TooLarge {

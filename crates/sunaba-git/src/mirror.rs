@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use crate::command::{Git, absolute};
 use crate::follow::local_path;
 use crate::names::{candidates, clash};
-use crate::{Credential, Error, Repo, Result, stale, validate_branch_name};
+use crate::{Credential, Error, ObjectFormat, Repo, Result, stale, validate_branch_name};
 
 /// The most that [`Mirror::diff`] gives.
 pub const DIFF_MAX_BYTES: u64 = 4 * 1024 * 1024;
@@ -78,9 +78,35 @@ impl Mirror {
         if dir.join("HEAD").exists() {
             stale::clear_locks(&dir)?;
         } else {
-            Self::make(&dir, source).await?;
+            let format = match local_path(source) {
+                Some(path) => Repo::discover(path).await?.object_format().await?,
+                None => ObjectFormat::Sha1,
+            };
+            make(&dir, format).await?;
         }
         Ok(Self { dir, source: Some(source.to_owned()), credential: None })
+    }
+
+    /// The same for a copy of a mirror that is elsewhere and has ids of this kind. One of another kind, in which
+    /// nothing is yet, is made anew: a fetch could never fill it.
+    pub async fn ensure_replica(dir: impl AsRef<Path>, source: &str, format: ObjectFormat) -> Result<Self> {
+        let dir = absolute(dir.as_ref())?;
+        if !dir.join("HEAD").exists() {
+            make(&dir, format).await?;
+        }
+        stale::clear_locks(&dir)?;
+        let replica = Self { dir, source: Some(source.to_owned()), credential: None };
+        let has = ObjectFormat::read(replica.git("rev-parse")).await?;
+        if has == format {
+            return Ok(replica);
+        }
+        if !replica.refs("refs/").await?.is_empty() {
+            return Err(Error::OtherFormat { dir: replica.dir, has, wanted: format });
+        }
+        let removing = Error::io(format!("removing {}", replica.dir.display()));
+        std::fs::remove_dir_all(&replica.dir).map_err(removing)?;
+        make(&replica.dir, format).await?;
+        Ok(replica)
     }
 
     /// The same, with what opens a private source. It is kept in memory and lent to the git that fetches.
@@ -96,39 +122,6 @@ impl Mirror {
             Ok(Self { dir, source: None, credential: None })
         } else {
             Err(Error::NotARepository(dir))
-        }
-    }
-
-    /// Made under another name and renamed, so that a crash leaves no half a mirror.
-    async fn make(dir: &Path, source: &str) -> Result<()> {
-        let parent = dir.parent().unwrap_or(Path::new("/"));
-        std::fs::create_dir_all(parent).map_err(Error::io(format!("making {}", parent.display())))?;
-        let format = match local_path(source) {
-            Some(path) => Repo::discover(path).await?.object_format().await?,
-            None => "sha1".to_owned(),
-        };
-        let mut name = dir.file_name().unwrap_or_default().to_owned();
-        name.push(format!(".{}.new", std::process::id()));
-        let fresh = parent.join(name);
-        let _ = std::fs::remove_dir_all(&fresh);
-        Git::at(parent, "init")
-            .args(["--quiet", "--bare", "--template=", "--initial-branch=main"])
-            .arg(format!("--object-format={format}"))
-            .arg("--")
-            .arg(&fresh)
-            .bytes()
-            .await?;
-        for (name, value) in SETTINGS {
-            Git::bare(&fresh, "config").args([name, value]).bytes().await?;
-        }
-        Git::bare(&fresh, "config").args(["--add", "transfer.hideRefs", "refs/owned"]).bytes().await?;
-        match std::fs::rename(&fresh, dir) {
-            // Somebody else made it in the meantime.
-            Err(_) if dir.join("HEAD").exists() => {
-                let _ = std::fs::remove_dir_all(&fresh);
-                Ok(())
-            }
-            result => result.map_err(Error::io(format!("making {}", dir.display()))),
         }
     }
 
@@ -272,6 +265,35 @@ impl Mirror {
 
     pub(crate) fn git(&self, operation: &str) -> Git {
         Git::bare(&self.dir, operation)
+    }
+}
+
+/// Made under another name and renamed, so that a crash leaves no half a mirror.
+async fn make(dir: &Path, format: ObjectFormat) -> Result<()> {
+    let parent = dir.parent().unwrap_or(Path::new("/"));
+    std::fs::create_dir_all(parent).map_err(Error::io(format!("making {}", parent.display())))?;
+    let mut name = dir.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.new", std::process::id()));
+    let fresh = parent.join(name);
+    let _ = std::fs::remove_dir_all(&fresh);
+    Git::at(parent, "init")
+        .args(["--quiet", "--bare", "--template=", "--initial-branch=main"])
+        .arg(format!("--object-format={format}"))
+        .arg("--")
+        .arg(&fresh)
+        .bytes()
+        .await?;
+    for (name, value) in SETTINGS {
+        Git::bare(&fresh, "config").args([name, value]).bytes().await?;
+    }
+    Git::bare(&fresh, "config").args(["--add", "transfer.hideRefs", "refs/owned"]).bytes().await?;
+    match std::fs::rename(&fresh, dir) {
+        // Somebody else made it in the meantime.
+        Err(_) if dir.join("HEAD").exists() => {
+            let _ = std::fs::remove_dir_all(&fresh);
+            Ok(())
+        }
+        result => result.map_err(Error::io(format!("making {}", dir.display()))),
     }
 }
 

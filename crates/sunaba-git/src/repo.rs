@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::command::{Git, Owner};
-use crate::{Error, Result, validate_branch_name};
+use crate::{Error, ObjectFormat, Result, validate_branch_name};
 
 /// A repository on this machine, with or without a work tree.
 #[derive(Debug, Clone)]
@@ -148,9 +148,9 @@ impl Repo {
         Ok((output.status.success() && !commit.is_empty()).then_some(commit))
     }
 
-    /// The kind of object ids in use: `sha1` or `sha256`.
-    pub(crate) async fn object_format(&self) -> Result<String> {
-        self.git("rev-parse").arg("--show-object-format").text().await
+    /// The kind of object ids in use.
+    pub(crate) async fn object_format(&self) -> Result<ObjectFormat> {
+        ObjectFormat::read(self.git("rev-parse")).await
     }
 
     pub(crate) fn git(&self, operation: &str) -> Git {

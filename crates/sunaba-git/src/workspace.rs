@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use crate::command::{Git, LONG, absolute};
 use crate::mirror::Refs;
-use crate::{Error, Mirror, Result, validate_branch_name};
+use crate::{Error, Mirror, ObjectFormat, Result, validate_branch_name};
 
 /// What tools leave behind and nobody means to commit, where the repository itself says nothing about it.
 const EXCLUDED: &str = "__pycache__/\n*.pyc\n.pytest_cache/\n.mypy_cache/\n";
@@ -21,6 +21,8 @@ const EXCLUDED: &str = "__pycache__/\n*.pyc\n.pytest_cache/\n.mypy_cache/\n";
 pub struct WorkspaceSpec<'a> {
     /// The branch to check out; it exists in the mirror.
     pub branch: &'a str,
+    /// Where on it the work starts. The branch in the mirror may have moved since that was decided.
+    pub commit: &'a str,
     /// Where the mirror's objects appear inside, for example `/run/sunaba-mirror/objects`.
     pub alternates_inside: &'a str,
     /// The address of `origin` inside. It carries no credential.
@@ -35,11 +37,14 @@ pub struct WorkspaceSpec<'a> {
 pub async fn prepare_workspace(mirror: &Mirror, dir: &Path, spec: WorkspaceSpec<'_>) -> Result<()> {
     validate_branch_name(spec.branch)?;
     let [branches, tags] = mirror.refs_below(["refs/heads/", "refs/tags/"]).await?;
-    let commit = branches.get(spec.branch).ok_or_else(|| Error::UnknownRef(spec.branch.to_owned()))?;
+    if !branches.contains_key(spec.branch) {
+        return Err(Error::UnknownRef(spec.branch.to_owned()));
+    }
+    let commit = mirror.commit_id(spec.commit).await?;
     let dir = absolute(dir)?;
     make_empty(&dir)?;
-    init(mirror, &dir, spec, commit).await?;
-    write_refs(&dir, spec.branch, &branches, &tags)?;
+    init(mirror, &dir, spec, &commit).await?;
+    write_refs(&dir, (spec.branch, &commit), &branches, &tags)?;
     borrowed(mirror, &dir, "checkout")
         .args(["--quiet", "--force", spec.branch, "--"])
         .limit(LONG)
@@ -63,7 +68,7 @@ fn make_empty(dir: &Path) -> Result<()> {
 }
 
 async fn init(mirror: &Mirror, dir: &Path, spec: WorkspaceSpec<'_>, commit: &str) -> Result<()> {
-    let format = if commit.len() == 64 { "sha256" } else { "sha1" };
+    let format = ObjectFormat::of_id(commit);
     Git::at(dir, "init")
         .args(["--quiet", "--template=", &format!("--object-format={format}")])
         .arg(format!("--initial-branch={}", spec.branch))
@@ -113,12 +118,9 @@ fn clone_settings(spec: WorkspaceSpec<'_>) -> String {
 }
 
 /// The branch, and what `origin` has as far as a fresh clone would know it.
-fn write_refs(dir: &Path, branch: &str, branches: &Refs, tags: &Refs) -> Result<()> {
-    let mut packed = String::new();
+fn write_refs(dir: &Path, (branch, commit): (&str, &str), branches: &Refs, tags: &Refs) -> Result<()> {
+    let mut packed = format!("{commit} refs/heads/{branch}\n");
     for (name, at) in branches {
-        if name == branch {
-            packed.push_str(&format!("{at} refs/heads/{name}\n"));
-        }
         packed.push_str(&format!("{at} refs/remotes/origin/{name}\n"));
     }
     for (name, at) in tags {

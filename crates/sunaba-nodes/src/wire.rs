@@ -17,7 +17,7 @@ pub const PROJECT_HEADER: &str = "x-sunaba-project";
 pub struct Ground {
     /// The branch.
     pub branch: String,
-    /// The commit it is at.
+    /// The commit it is at. Its length says which kind of ids the repository has, and a replica is made alike.
     pub commit: String,
     /// Whether the source's own branch has the commit: then no agent wrote any of it.
     pub is_of_source: bool,

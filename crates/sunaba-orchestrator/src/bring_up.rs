@@ -214,6 +214,7 @@ impl BringUp<'_> {
         let remote = format!("{GIT_REMOTE_INSIDE}/{}", decided.work.project.id);
         let spec = WorkspaceSpec {
             branch: &decided.base.branch,
+            commit: &decided.base.commit,
             alternates_inside: MIRROR_OBJECTS_INSIDE,
             remote_url_inside: &remote,
             owner: places.owner_uid.map(|uid| (uid, uid)),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use secrecy::ExposeSecret as _;
-use sunaba_git::{Credential, FetchProblem, Mirror};
+use sunaba_git::{Credential, FetchProblem, Mirror, ObjectFormat};
 use sunaba_nodes::Where;
 use sunaba_nodes::wire::{Ground, PREFIX};
 use sunaba_types::{NodeId, Project, ProjectId, Sandbox, Task, Ticket};
@@ -14,6 +14,8 @@ use crate::{Error, Parts};
 
 /// How long laying the ground may take at the home: waiting for others there, and git.
 const GROUND_WITHIN: Duration = Duration::from_secs(30 * 60);
+/// How often the home is asked where the work starts, when that is rewritten before it can be fetched.
+const GROUND_TRIES: usize = 4;
 
 /// What a sandbox works on.
 #[derive(Debug)]
@@ -55,15 +57,40 @@ pub(crate) async fn lay_base(parts: &Parts, sandbox: &Sandbox, work: &Work) -> R
             let ground = parts.home.lay_ground(&sandbox.id).await?;
             (ground, Mirror::open(parts.home.mirror_path(&work.project.id))?)
         }
-        Where::There(node) => {
-            let path = format!("/sandboxes/{}/ground", sandbox.id);
-            let ask = || parts.nodes.post(&node, &path, &(), GROUND_WITHIN);
-            let ground: Ground = parts.nodes.patiently(patience, ask).await?;
-            (ground, replica(parts, &work.project, &node).await?)
-        }
+        Where::There(node) => lay_elsewhere(parts, sandbox, &work.project, &node).await?,
     };
     let Ground { branch, commit, is_of_source } = ground;
     Ok(Base { mirror, branch, commit, is_of_source })
+}
+
+/// The ground as the home lays it, and a replica that has it. A branch whose history was rewritten in between may not
+/// have that commit any more, and then nothing else is taken for it: the home is asked again.
+async fn lay_elsewhere(
+    parts: &Parts,
+    sandbox: &Sandbox,
+    project: &Project,
+    home: &NodeId,
+) -> Result<(Ground, Mirror), Error> {
+    let path = format!("/sandboxes/{}/ground", sandbox.id);
+    let mut last = None;
+    for _ in 0..GROUND_TRIES {
+        let ask = || parts.nodes.post(home, &path, &(), GROUND_WITHIN);
+        let ground: Ground = parts.nodes.patiently(parts.settings.git_patience, ask).await?;
+        let mirror = replica(parts, project, home, ObjectFormat::of_id(&ground.commit)).await?;
+        match mirror.resolve(&ground.commit).await {
+            Ok(_) => return Ok((ground, mirror)),
+            Err(sunaba_git::Error::UnknownRef(_)) => {
+                tracing::warn!(sandbox = %sandbox.id, branch = ground.branch, "the branch was rewritten meanwhile");
+                last = Some(ground);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let at = last.map(|ground| format!("{} at {}", ground.branch, ground.commit)).unwrap_or_default();
+    Err(Error::Missing(format!(
+        "the branch {at} is not to be had from the node {home}: its history was rewritten again and again while it \
+         was fetched; try again when it rests"
+    )))
 }
 
 /// Waits until a project's home answers. A home that is away holds up its own projects and no others: nothing
@@ -79,10 +106,15 @@ pub(crate) async fn wait_for_home(parts: &Parts, project: &ProjectId) -> Result<
 
 /// This node's own copy of a mirror that another node has, as it is now. Sandboxes borrow its objects. A home that
 /// goes away in between is waited for.
-async fn replica(parts: &Parts, project: &Project, home: &NodeId) -> Result<Mirror, Error> {
+async fn replica(
+    parts: &Parts,
+    project: &Project,
+    home: &NodeId,
+    format: ObjectFormat,
+) -> Result<Mirror, Error> {
     let until = Instant::now() + parts.settings.git_patience;
     loop {
-        match fetch_replica(parts, project, home).await {
+        match fetch_replica(parts, project, home, format).await {
             Err(Error::Git(sunaba_git::Error::CannotFetch {
                 problem: FetchProblem::Unreachable, ..
             })) if Instant::now() < until => {
@@ -93,14 +125,22 @@ async fn replica(parts: &Parts, project: &Project, home: &NodeId) -> Result<Mirr
     }
 }
 
-async fn fetch_replica(parts: &Parts, project: &Project, home: &NodeId) -> Result<Mirror, Error> {
+async fn fetch_replica(
+    parts: &Parts,
+    project: &Project,
+    home: &NodeId,
+    format: ObjectFormat,
+) -> Result<Mirror, Error> {
     let patience = parts.settings.git_patience;
     let address = parts.nodes.patiently(patience, || parts.nodes.address_of(home)).await?;
     let source = format!("{address}{PREFIX}/nodes/{home}/git/{}", project.id);
     let token = parts.nodes.token().expose_secret().into();
     let _guard = parts.home.lock(&project.id).await?;
-    let mirror = Mirror::ensure(parts.home.mirror_path(&project.id), &source).await?;
+    let mirror = Mirror::ensure_replica(parts.home.mirror_path(&project.id), &source, format).await?;
     let mirror = mirror.with_credential(Some(Credential::of_node(token)));
     mirror.fetch().await?;
     Ok(mirror)
 }
+
+#[cfg(test)]
+mod tests;

@@ -72,6 +72,7 @@ async fn a_workspace_with_borrowed_objects_fetches_and_pushes() {
     let inside = world.path("inside");
     let spec = WorkspaceSpec {
         branch: BRANCH,
+        commit: BRANCH,
         alternates_inside: inside.to_str().unwrap(),
         remote_url_inside: &world.git_url(),
         owner: None,

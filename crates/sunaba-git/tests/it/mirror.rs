@@ -2,7 +2,7 @@ use std::fs::File;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::time::Duration;
 
-use sunaba_git::{Error, Mirror, chown_tree};
+use sunaba_git::{Error, Mirror, ObjectFormat, chown_tree};
 
 use crate::support::{World, commit, git};
 
@@ -118,6 +118,29 @@ async fn a_mirror_is_made_once_and_writes_its_source_nowhere() {
     assert!(!config.contains(&world.source()));
     assert!(!mirror.dir().join("FETCH_HEAD").exists());
     assert!(Mirror::open(world.dir.path().join("none.git")).is_err());
+}
+
+/// A replica cannot ask what it is a copy of before it fetches: it is told.
+#[tokio::test]
+async fn a_replica_has_the_kind_of_ids_that_its_mirror_has() {
+    let world = World::new();
+    let repo = world.dir.path().join("wide");
+    std::fs::create_dir(&repo).unwrap();
+    git(&repo, &["init", "-q", "-b", "main", "--object-format=sha256"]);
+    let tip = crate::support::commit(&repo, "a.txt", "a\n");
+    let source = format!("file://{}", repo.display());
+    // Made by a version that knew only one kind; nothing could be fetched into it.
+    let dir = world.dir.path().join("git/r.git");
+    let narrow = Mirror::ensure_replica(&dir, &source, ObjectFormat::Sha1).await.unwrap();
+    assert!(narrow.fetch().await.is_err());
+    let replica = Mirror::ensure_replica(&dir, &source, ObjectFormat::of_id(&tip)).await.unwrap();
+    replica.fetch().await.unwrap();
+    assert_eq!(replica.resolve("main").await.unwrap(), tip);
+    // What sandboxes may borrow from is not removed under them.
+    let other = Mirror::ensure_replica(&dir, &source, ObjectFormat::Sha1).await.unwrap_err();
+    assert!(matches!(&other, Error::OtherFormat { .. }), "{other}");
+    assert!(other.to_string().contains("holds sha256 objects"), "{other}");
+    assert_eq!(replica.resolve("main").await.unwrap(), tip);
 }
 
 #[tokio::test]

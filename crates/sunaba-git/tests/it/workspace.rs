@@ -6,7 +6,8 @@ use crate::support::{World, commit, git};
 
 fn spec<'a>(alternates_inside: &'a str, owner: Option<(u32, u32)>) -> WorkspaceSpec<'a> {
     let remote_url_inside = "http://127.0.0.1:3129/gateway/git/p";
-    WorkspaceSpec { branch: "feature/1-x", alternates_inside, remote_url_inside, owner, left_out: &[] }
+    let (branch, commit) = ("feature/1-x", "refs/heads/feature/1-x");
+    WorkspaceSpec { branch, commit, alternates_inside, remote_url_inside, owner, left_out: &[] }
 }
 
 #[tokio::test]
@@ -44,6 +45,28 @@ async fn a_workspace_is_made_only_in_an_empty_directory_and_on_a_known_branch() 
     std::fs::write(dir.join("mine"), "x").unwrap();
     let taken = prepare_workspace(&mirror, &dir, spec("/run/x", None)).await.unwrap_err();
     assert!(matches!(taken, Error::WorkspaceNotEmpty(_)), "{taken}");
+}
+
+/// Between the moment it is decided where work starts and the clone the branch may be rewritten.
+#[tokio::test]
+async fn a_workspace_starts_where_it_was_decided_also_when_the_branch_has_moved() {
+    let world = World::new();
+    git(&world.repo, &["branch", "feature/1-x"]);
+    let mirror = world.mirror().await;
+    let decided = mirror.resolve("feature/1-x").await.unwrap();
+    git(&world.repo, &["checkout", "-q", "feature/1-x"]);
+    std::fs::write(world.repo.join("README.md"), "rewritten\n").unwrap();
+    git(&world.repo, &["commit", "-q", "-a", "--amend", "-m", "other"]);
+    mirror.fetch().await.unwrap();
+    let moved = mirror.resolve("feature/1-x").await.unwrap();
+    assert_ne!(moved, decided);
+    let (dir, objects) = (world.dir.path().join("ws"), mirror.objects_dir());
+    let at = WorkspaceSpec { commit: &decided, ..spec(objects.to_str().unwrap(), None) };
+    prepare_workspace(&mirror, &dir, at).await.unwrap();
+    assert_eq!(std::fs::read_to_string(dir.join("README.md")).unwrap(), "hello\n");
+    assert_eq!(git(&dir, &["rev-parse", "HEAD"]), decided);
+    assert_eq!(git(&dir, &["symbolic-ref", "HEAD"]), "refs/heads/feature/1-x");
+    assert_eq!(git(&dir, &["rev-parse", "origin/feature/1-x"]), moved);
 }
 
 #[tokio::test]

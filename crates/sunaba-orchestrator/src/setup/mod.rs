@@ -191,6 +191,7 @@ async fn start(wanted: &Wanted<'_>, plan: &Plan, id: &SandboxId) -> Result<Optio
     let Prepared::Here(places) = provider.create(id, wanted.request).await? else { return Ok(None) };
     let spec = WorkspaceSpec {
         branch: wanted.branch,
+        commit: wanted.base,
         alternates_inside: MIRROR_OBJECTS_INSIDE,
         // Nothing is pushed from here, and there is no token to do it with.
         remote_url_inside: "http://127.0.0.1:3129/none",
