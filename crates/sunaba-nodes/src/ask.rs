@@ -18,9 +18,9 @@ use crate::wire::{NODE_HEADER, PREFIX, Problem};
 use crate::{Error, Nodes};
 
 /// Between two tries.
-const RETRY: Duration = Duration::from_millis(250);
-/// How long a blob of the largest size may take between two nodes.
-const BLOB_PATIENCE: Duration = Duration::from_secs(60);
+pub const RETRY: Duration = Duration::from_millis(250);
+/// How long a blob of the largest size may take between two nodes, over a slow line.
+const BLOB_PATIENCE: Duration = Duration::from_secs(10 * 60);
 /// How long a node may take to say that it is there.
 const REACH_PATIENCE: Duration = Duration::from_secs(5);
 /// Most bytes of an answer that is kept whole.
@@ -89,20 +89,10 @@ impl Nodes {
         Ok(kept.into())
     }
 
-    /// A blob that another node has, if one does. Fails while a node that may have it is away.
-    pub async fn find_blob(&self, hash: &BlobHash) -> Result<Option<Bytes>, Error> {
-        let mut away = None;
-        for node in self.list().await?.iter().filter(|node| node.report.id != self.0.me) {
-            match self.get_bytes(&node.report.id, &format!("/blobs/{hash}"), BLOB_PATIENCE).await {
-                Ok(bytes) if BlobHash::of(&bytes) == *hash => return Ok(Some(bytes)),
-                Ok(_) => {
-                    tracing::error!(node = %node.report.id, %hash, "a node gave other bytes than asked for");
-                }
-                Err(Error::Refused { status: 404, .. } | Error::Gone(_)) => {}
-                Err(error) => away = Some(error),
-            }
-        }
-        away.map_or(Ok(None), Err)
+    /// A blob that a node has, as it comes; whoever reads it bounds it and compares its hash.
+    pub async fn open_blob(&self, node: &NodeId, hash: &BlobHash) -> Result<reqwest::Response, Error> {
+        let request = self.ask(node, Method::GET, &format!("/blobs/{hash}")).await?;
+        self.send(node, request.timeout(BLOB_PATIENCE)).await
     }
 
     /// Asks a node to do something and reads its answer.

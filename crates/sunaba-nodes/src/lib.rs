@@ -16,6 +16,7 @@ mod identity;
 mod loops;
 pub mod wire;
 
+pub use ask::RETRY;
 pub use book::{Nodes, Where};
 pub use error::Error;
 pub use heart::{Heart, Taken};

@@ -5,6 +5,8 @@
 //! a blob is not decided here; a file that nobody has a right to is removed again
 //! by whoever stored it.
 
+mod elsewhere;
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,6 +22,9 @@ use sunaba_types::limits::BLOB_MAX_BYTES;
 use tokio::fs;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
+
+use self::elsewhere::Elsewhere;
+use crate::room::Disk;
 
 /// How the name of a file begins that is not yet a blob.
 const UNFINISHED: &str = ".new-";
@@ -43,7 +48,7 @@ pub enum BlobError {
 pub struct BlobFiles {
     root: PathBuf,
     /// Other nodes, which may have what is not here.
-    elsewhere: Option<Nodes>,
+    elsewhere: Option<Elsewhere>,
     /// Shared from before a file has its name until its owner is recorded; alone while one is removed.
     owners: Arc<RwLock<()>>,
 }
@@ -65,10 +70,10 @@ impl BlobFiles {
         Self { root: root.into(), elsewhere: None, owners: Arc::default() }
     }
 
-    /// The same, with other nodes that are asked for what is not here.
+    /// The same, with other nodes that are asked for what is not here, as long as so much of the disk is free.
     #[must_use]
-    pub fn with_nodes(mut self, nodes: Nodes) -> Self {
-        self.elsewhere = Some(nodes);
+    pub fn with_nodes(mut self, nodes: Nodes, disk_free_bytes: u64) -> Self {
+        self.elsewhere = Some(Elsewhere::new(nodes, Disk::new(self.root.clone(), disk_free_bytes)));
         self
     }
 
@@ -93,43 +98,58 @@ impl BlobFiles {
     }
 
     /// The same for a blob whose owner is recorded next.
-    pub(crate) async fn put_fresh<S, E>(&self, mut pieces: S, pause: Duration) -> Result<Fresh, BlobError>
+    pub(crate) async fn put_fresh<S, E>(&self, pieces: S, pause: Duration) -> Result<Fresh, BlobError>
+    where
+        S: Stream<Item = Result<Bytes, E>> + Unpin,
+    {
+        let written = self.write_unfinished(pieces, pause).await?;
+        let (is_new, stays) = self.give_name(&written).await?;
+        Ok(Fresh { hash: written.hash, size_bytes: written.size_bytes, is_new, stays })
+    }
+
+    /// Writes a stream to a file that is not yet a blob.
+    async fn write_unfinished<S, E>(&self, mut pieces: S, pause: Duration) -> Result<Written, BlobError>
     where
         S: Stream<Item = Result<Bytes, E>> + Unpin,
     {
         fs::create_dir_all(&self.root).await?;
-        let unfinished = Unfinished(self.root.join(format!("{UNFINISHED}{}", uuid::Uuid::now_v7().simple())));
-        let mut file = fs::File::create(&unfinished.0).await?;
-        let (mut hasher, mut size) = (Sha256::new(), 0u64);
+        let file = Unfinished(self.root.join(format!("{UNFINISHED}{}", uuid::Uuid::now_v7().simple())));
+        let mut opened = fs::File::create(&file.0).await?;
+        let (mut hasher, mut size_bytes) = (Sha256::new(), 0u64);
         loop {
             let Ok(next) = tokio::time::timeout(pause, pieces.next()).await else {
                 return Err(BlobError::Interrupted);
             };
             let Some(piece) = next else { break };
             let piece = piece.map_err(|_| BlobError::Interrupted)?;
-            size += piece.len() as u64;
-            if size > BLOB_MAX_BYTES as u64 {
+            size_bytes += piece.len() as u64;
+            if size_bytes > BLOB_MAX_BYTES as u64 {
                 return Err(BlobError::TooLarge);
             }
             hasher.update(&piece);
-            file.write_all(&piece).await?;
+            opened.write_all(&piece).await?;
         }
-        file.sync_all().await?;
+        opened.sync_all().await?;
         let digest: [u8; 32] = hasher.finalize().into();
         let hash = BlobHash::parse(&hex(&digest)).expect("hex of a SHA-256 is a blob hash");
-        let path = self.path(&hash);
+        Ok(Written { file, hash, size_bytes })
+    }
+
+    /// Makes a blob of what was written. Whether there was no such file before, and what keeps it there.
+    async fn give_name(&self, written: &Written) -> io::Result<(bool, OwnedRwLockReadGuard<()>)> {
+        let path = self.path(&written.hash);
         let folder = path.parent().expect("a blob has a folder").to_owned();
         match fs::create_dir(&folder).await {
             // A folder that is not durable itself makes nothing in it durable.
             Ok(()) => sync_folder(&self.root).await?,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(error),
         }
         let stays = Arc::clone(&self.owners).read_owned().await;
         let is_new = !fs::try_exists(&path).await?;
-        fs::rename(&unfinished.0, &path).await?;
+        fs::rename(&written.file.0, &path).await?;
         sync_folder(&folder).await?;
-        Ok(Fresh { hash, size_bytes: size, is_new, stays })
+        Ok((is_new, stays))
     }
 
     /// Removes a blob if nobody owns it, as `is_owned` tells while nobody can begin to. Whether it is gone.
@@ -168,18 +188,15 @@ impl BlobFiles {
         }
     }
 
-    /// Brings a blob here from another node and keeps it. Whether it is here now.
     async fn bring(&self, hash: &BlobHash, patience: Duration) -> io::Result<bool> {
-        let Some(nodes) = &self.elsewhere else { return Ok(false) };
-        let found = nodes.patiently(patience, || nodes.find_blob(hash)).await;
-        let found = found.map_err(|error| io::Error::other(error.to_string()))?;
-        let Some(bytes) = found else { return Ok(false) };
-        self.put(bytes).await.map_err(|error| io::Error::other(error.to_string()))?;
-        Ok(true)
+        match &self.elsewhere {
+            Some(elsewhere) => elsewhere.bring(self, hash, patience).await,
+            None => Ok(false),
+        }
     }
 
     /// The bytes of a blob; `None` if it is not on this node.
-    pub(crate) async fn read_here(&self, hash: &BlobHash) -> io::Result<Option<Vec<u8>>> {
+    async fn read_here(&self, hash: &BlobHash) -> io::Result<Option<Vec<u8>>> {
         match fs::read(self.path(hash)).await {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -195,7 +212,8 @@ impl BlobFiles {
         }
     }
 
-    async fn open_here(&self, hash: &BlobHash) -> io::Result<Option<(fs::File, u64)>> {
+    /// The same; `None` if it is not on this node.
+    pub(crate) async fn open_here(&self, hash: &BlobHash) -> io::Result<Option<(fs::File, u64)>> {
         match fs::File::open(self.path(hash)).await {
             Ok(file) => {
                 let size = file.metadata().await?.len();
@@ -215,6 +233,14 @@ impl BlobFiles {
 /// Makes the rename itself durable.
 async fn sync_folder(folder: &Path) -> io::Result<()> {
     fs::File::open(folder).await?.sync_all().await
+}
+
+/// What was written and has no name yet.
+#[derive(Debug)]
+struct Written {
+    file: Unfinished,
+    hash: BlobHash,
+    size_bytes: u64,
 }
 
 /// A file that is removed unless it was renamed.

@@ -15,35 +15,55 @@ use crate::{ApiError, RoomLimits};
 
 const GIB: f64 = 1_073_741_824.0;
 
+/// A disk of which some is kept free.
+#[derive(Debug, Clone)]
+pub(crate) struct Disk {
+    /// Lies on the disk that is asked.
+    dir: PathBuf,
+    free_bytes: u64,
+}
+
+impl Disk {
+    pub(crate) const fn new(dir: PathBuf, free_bytes: u64) -> Self {
+        Self { dir, free_bytes }
+    }
+
+    /// Whether there is room for more; else what to say.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        // A disk that cannot be asked says nothing against a try: the try itself will.
+        let Some(free) = free_bytes(&self.dir) else { return Ok(()) };
+        if free >= self.free_bytes {
+            return Ok(());
+        }
+        Err(format!(
+            "the server's disk has {:.1} GiB free, less than the {:.1} GiB that are kept back \
+             (orchestrator.disk_free_gb); try again when there is room",
+            gib(free),
+            gib(self.free_bytes)
+        ))
+    }
+}
+
 /// What sandboxes have handed over.
 #[derive(Debug, Clone)]
 pub(crate) struct Room {
     limits: RoomLimits,
-    /// Lies on the disk that is asked.
-    dir: PathBuf,
+    disk: Disk,
     blobs: Arc<Mutex<HashMap<SandboxId, u64>>>,
     logs: Arc<Mutex<HashMap<SandboxId, u64>>>,
 }
 
 impl Room {
     pub(crate) fn new(limits: RoomLimits, dir: PathBuf) -> Self {
-        Self { limits, dir, blobs: Arc::default(), logs: Arc::default() }
+        let disk = Disk::new(dir, limits.disk_free_bytes);
+        Self { limits, disk, blobs: Arc::default(), logs: Arc::default() }
     }
 
     /// Whether the disk has room for more.
     pub(crate) fn check_disk(&self) -> Result<(), ApiError> {
-        // A disk that cannot be asked says nothing against a try: the try itself will.
-        let Some(free) = free_bytes(&self.dir) else { return Ok(()) };
-        if free >= self.limits.disk_free_bytes {
-            return Ok(());
-        }
-        let detail = format!(
-            "the server's disk has {:.1} GiB free, less than the {:.1} GiB that are kept back \
-             (orchestrator.disk_free_gb); try again when there is room",
-            gib(free),
-            gib(self.limits.disk_free_bytes)
-        );
-        Err(ApiError::new(StatusCode::INSUFFICIENT_STORAGE, "disk_full", detail))
+        self.disk
+            .check()
+            .map_err(|detail| ApiError::new(StatusCode::INSUFFICIENT_STORAGE, "disk_full", detail))
     }
 
     /// A share of the room for one blob. What belongs to no sandbox is bounded by the disk alone.

@@ -2,6 +2,8 @@
 
 mod auth;
 mod blobs;
+#[cfg(test)]
+mod blobs_elsewhere;
 mod doors;
 mod events;
 mod fencing;

@@ -84,7 +84,8 @@ impl<'a> Basis<'a> {
             secrets: Some(secrets.clone()),
             git_patience: sunaba_orchestrator::Settings::new(config.data_dir.clone()).git_patience,
         };
-        let blobs = BlobFiles::new(config.data_dir.join("blobs")).with_nodes(nodes.clone());
+        let blobs = BlobFiles::new(config.data_dir.join("blobs"));
+        let blobs = blobs.with_nodes(nodes.clone(), disk_free_bytes(config));
         Ok(Self { config, clock, store, secrets, nodes, blobs, home, providers: providers::compose(config)? })
     }
 

@@ -1,9 +1,11 @@
 //! `GET /api/v1/blobs/{hash}`: for those who may see one of its owners.
 
+use std::io;
+
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use http::header;
+use http::{StatusCode, header};
 use sunaba_types::BlobHash;
 use tokio_util::io::ReaderStream;
 
@@ -24,17 +26,29 @@ pub(crate) async fn fetch(
     if !may_read(&state, &identity, &hash).await? {
         return Err(absent());
     }
-    let opened = state.parts.blobs.open(&hash).await.map_err(|error| {
-        tracing::error!(%error, %hash, "a blob could not be read");
-        ApiError::unavailable("blobs_unavailable", "blobs cannot be read now; try again")
-    })?;
-    let (file, size) = opened.ok_or_else(absent)?;
+    let opened = state.parts.blobs.open(&hash).await.map_err(|error| unreadable(&hash, &error))?;
+    Ok(shown(opened.ok_or_else(absent)?))
+}
+
+/// An open blob as an answer.
+pub(crate) fn shown((file, size): (tokio::fs::File, u64)) -> Response {
     let headers = [
         (header::CONTENT_TYPE, "application/octet-stream".to_owned()),
         (header::CONTENT_LENGTH, size.to_string()),
         (header::CONTENT_DISPOSITION, "attachment".to_owned()),
     ];
-    Ok((headers, Body::from_stream(ReaderStream::with_capacity(file, 64 * 1024))).into_response())
+    (headers, Body::from_stream(ReaderStream::with_capacity(file, 64 * 1024))).into_response()
+}
+
+/// Says why a blob cannot be had.
+pub(crate) fn unreadable(hash: &BlobHash, error: &io::Error) -> ApiError {
+    tracing::error!(%error, %hash, "a blob could not be read");
+    match error.kind() {
+        io::ErrorKind::StorageFull => {
+            ApiError::new(StatusCode::INSUFFICIENT_STORAGE, "disk_full", error.to_string())
+        }
+        _ => ApiError::unavailable("blobs_unavailable", "blobs cannot be read now; try again"),
+    }
 }
 
 /// Whether the caller may see one of those who stored it.
