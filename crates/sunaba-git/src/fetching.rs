@@ -11,6 +11,15 @@ pub enum FetchProblem {
     NotFound,
     /// Its host does not answer.
     Unreachable,
+    /// It began to answer and broke off, or says that it cannot now.
+    BrokenOff,
+}
+
+impl FetchProblem {
+    /// Whether the same may go through a moment later.
+    pub const fn may_pass(self) -> bool {
+        matches!(self, Self::Unreachable | Self::BrokenOff)
+    }
 }
 
 impl FetchProblem {
@@ -26,6 +35,7 @@ impl FetchProblem {
                  (`sunaba project secret set PROJECT GIT_TOKEN`)"
             }
             Self::Unreachable => "check the address and that this server can reach that host",
+            Self::BrokenOff => "the connection broke off; try again",
         }
     }
 }
@@ -52,6 +62,16 @@ const SIGNS: &[(&str, FetchProblem)] = &[
     ("not found", FetchProblem::NotFound),
     ("does not appear to be a git repository", FetchProblem::NotFound),
     ("does not exist", FetchProblem::NotFound),
+    ("returned error: 5", FetchProblem::BrokenOff),
+    ("rpc failed", FetchProblem::BrokenOff),
+    ("early eof", FetchProblem::BrokenOff),
+    ("bad pack header", FetchProblem::BrokenOff),
+    ("hung up unexpectedly", FetchProblem::BrokenOff),
+    ("unexpected disconnect", FetchProblem::BrokenOff),
+    ("empty reply from server", FetchProblem::BrokenOff),
+    ("connection reset", FetchProblem::BrokenOff),
+    ("recv failure", FetchProblem::BrokenOff),
+    ("transfer closed", FetchProblem::BrokenOff),
 ];
 
 /// Names the trouble with a source elsewhere; an error of another kind stays as it is.
@@ -103,6 +123,16 @@ mod tests {
                 "fatal: unable to access 'http://x/': Failed to connect to x port 1: Couldn't connect to server",
                 Some(FetchProblem::Unreachable),
             ),
+            (
+                "error: RPC failed; curl 18 transfer closed with outstanding read data remaining\nfatal: protocol \
+                 error: bad pack header",
+                Some(FetchProblem::BrokenOff),
+            ),
+            (
+                "fatal: unable to access 'http://x/': The requested URL returned error: 503",
+                Some(FetchProblem::BrokenOff),
+            ),
+            ("fatal: unable to access 'http://x/': Empty reply from server", Some(FetchProblem::BrokenOff)),
             ("fatal: bad object", None),
         ];
         for (said, expected) in cases {

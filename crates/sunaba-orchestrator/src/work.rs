@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use secrecy::ExposeSecret as _;
-use sunaba_git::{Credential, FetchProblem, Mirror, ObjectFormat};
+use sunaba_git::{Credential, Mirror, ObjectFormat};
 use sunaba_nodes::Where;
 use sunaba_nodes::wire::{Ground, PREFIX};
 use sunaba_types::{NodeId, Project, ProjectId, Sandbox, Task, Ticket};
@@ -113,11 +113,15 @@ async fn replica(
     format: ObjectFormat,
 ) -> Result<Mirror, Error> {
     let until = Instant::now() + parts.settings.git_patience;
+    let mut pause = Duration::from_millis(50);
     loop {
         match fetch_replica(parts, project, home, format).await {
-            Err(Error::Git(sunaba_git::Error::CannotFetch {
-                problem: FetchProblem::Unreachable, ..
-            })) if Instant::now() < until => {
+            Err(Error::Git(sunaba_git::Error::CannotFetch { problem, .. }))
+                if problem.may_pass() && Instant::now() < until =>
+            {
+                // One that answers and breaks off again and again is not asked all the time.
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(Duration::from_secs(5));
                 parts.nodes.patiently(until - Instant::now(), || parts.nodes.reach(home)).await?;
             }
             fetched => return fetched,
