@@ -99,7 +99,7 @@ pub(crate) const KEYS: &[Key] = &[
         env: &["REDIS_URL"],
         flag: Some("redis-url"),
         shown: Shown::WithoutPassword,
-        help: "`redis://HOST:PORT` or `rediss://…`, for programs outside, which find every event on the channel `events.NAME`, and for wake-ups between servers that share a database. A Redis that is away costs a moment and nothing else.",
+        help: "`redis://HOST:PORT`, or `rediss://HOST:PORT` for TLS (its certificate must be one that this machine trusts; `SSL_CERT_FILE` names an authority of your own), for programs outside, which find every event on the channel `events.NAME`, and for wake-ups between servers that share a database. A Redis that is away costs a moment and nothing else.",
         apply: |config, text| set(&mut config.redis_url, redis(text).map(Some)),
         ..PLAIN
     },

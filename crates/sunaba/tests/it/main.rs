@@ -26,6 +26,7 @@ mod mixed_versions;
 mod node_walls;
 mod orderly_end;
 mod postgres;
+mod redis_tls;
 mod refusals;
 mod sandboxes;
 mod serve;
