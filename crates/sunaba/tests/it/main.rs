@@ -22,6 +22,7 @@ mod installation;
 mod leavings;
 mod lost_nodes;
 mod migrate;
+mod migrate_killed;
 mod mixed_versions;
 mod node_walls;
 mod orderly_end;
