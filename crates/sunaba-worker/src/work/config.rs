@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use sunaba_agent::NativeConfig;
 use sunaba_llm::ApiKey;
+
+use super::native;
 
 const HEARTBEAT_DEFAULT_SECONDS: f64 = 30.0;
 const HEARTBEAT_MIN_SECONDS: f64 = 0.05;
@@ -80,6 +83,8 @@ pub struct Assignment {
     pub system_prompt_append: Option<String>,
     /// What kind of agent.
     pub agent_type: String,
+    /// How the native runtime works.
+    pub native: NativeConfig,
 }
 
 /// Reads one variable; empty counts as not set.
@@ -152,6 +157,7 @@ impl Assignment {
             system_prompt: optional(lookup, "SYSTEM_PROMPT"),
             system_prompt_append: optional(lookup, "SYSTEM_PROMPT_APPEND"),
             agent_type: optional(lookup, "AGENT_TYPE").unwrap_or_else(|| "implementer".to_owned()),
+            native: native::read(lookup)?,
         })
     }
 }

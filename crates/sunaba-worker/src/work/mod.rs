@@ -10,6 +10,7 @@ pub mod config;
 mod heartbeat;
 mod http;
 mod messages;
+mod native;
 pub mod report;
 mod repository;
 mod session;

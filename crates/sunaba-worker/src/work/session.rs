@@ -6,8 +6,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use serde_json::{Map, Value, json};
 use sunaba_agent::{
-    Incoming, NativeConfig, NativeRuntime, NobodyToAsk, PermissionMode, RunContext, RunOutcome, Runtime as _,
-    SessionStart,
+    Incoming, NativeRuntime, NobodyToAsk, PermissionMode, RunContext, RunOutcome, Runtime as _, SessionStart,
 };
 use sunaba_types::{Clock as _, Source, SystemClock};
 use tokio::signal::unix::{SignalKind, signal};
@@ -169,7 +168,7 @@ impl Session<'_> {
             inbox,
             shutdown: shutdown.clone(),
         };
-        let mut agent = Box::new(NativeRuntime::new(NativeConfig::default())).run(context);
+        let mut agent = Box::new(NativeRuntime::new(assignment.native.clone())).run(context);
         tokio::select! {
             outcome = &mut agent => return outcome,
             () = self.terminated.token.cancelled() => {}

@@ -73,7 +73,12 @@ impl Bench {
     }
 
     fn start_with_stderr(&self, stderr: Stdio) -> Child {
-        Command::new(env!("CARGO_BIN_EXE_sunaba-worker"))
+        self.command().stderr(stderr).spawn().unwrap()
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sunaba-worker"));
+        command
             .arg("work")
             .env_clear()
             .env("PATH", std::env::var("PATH").unwrap())
@@ -81,10 +86,8 @@ impl Bench {
             .envs(crate::work::environment(&self.url))
             .env("CWD", self.workspace())
             .stdin(Stdio::null())
-            .stderr(stderr)
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap()
+            .kill_on_drop(true);
+        command
     }
 
     async fn run(&self) -> ExitStatus {
@@ -328,6 +331,40 @@ async fn what_a_killed_worker_could_not_send_its_successor_sends() {
     }
     terminate(&next);
     ended(&mut next).await;
+}
+
+#[tokio::test]
+async fn a_killed_worker_leaves_its_conversation() {
+    let wait = "touch ready; while [ -e ready ]; do sleep 0.1; done";
+    let bench = Bench::new(vec![bash("echo the first turn"), bash(wait), say("done")]).await;
+    let mut worker = bench.start();
+    let ready = bench.workspace().join("ready");
+    until("the second command runs", || ready.exists()).await;
+    worker.kill().await.unwrap();
+    std::fs::remove_file(ready).unwrap();
+    let sessions = bench.dir.path().join(".sunaba/agent/sessions");
+    let files: Vec<PathBuf> =
+        std::fs::read_dir(sessions).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(files.len(), 1, "{files:?}");
+    let lines = std::fs::read_to_string(&files[0]).unwrap();
+    let lines: Vec<serde_json::Value> =
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let types: Vec<&str> = lines.iter().map(|line| line["type"].as_str().unwrap()).collect();
+    assert_eq!(types, ["session", "user", "assistant", "user", "assistant"]);
+    assert_eq!(lines[3]["content"][0]["content"], "the first turn\n");
+    assert_eq!(lines[4]["content"][0]["input"]["command"], wait);
+}
+
+#[tokio::test]
+async fn the_agent_has_the_tools_that_it_is_given() {
+    let bench = Bench::new(vec![say("done")]).await;
+    let mut worker = bench.command();
+    worker.env("ALLOWED_TOOLS", "Read,Bash").env("DISALLOWED_TOOLS", "Bash").env("ENABLE_SUBAGENTS", "true");
+    assert!(ended(&mut worker.spawn().unwrap()).await.success());
+    let request = bench.server.state().model_requests[0].clone();
+    let names: Vec<&str> =
+        request["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["Read", "Task"]);
 }
 
 #[tokio::test]
