@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use secrecy::ExposeSecret as _;
-use sunaba_git::{Credential, Mirror, ObjectFormat};
+use sunaba_git::{Credential, FetchProblem, Mirror, ObjectFormat};
 use sunaba_nodes::Where;
 use sunaba_nodes::wire::{Ground, PREFIX};
 use sunaba_types::{NodeId, Project, ProjectId, Sandbox, Task, Ticket};
@@ -116,8 +116,10 @@ async fn replica(
     let mut pause = Duration::from_millis(50);
     loop {
         match fetch_replica(parts, project, home, format).await {
+            // Git also says that it was not let in when the node went away between the question for a token and
+            // the answer to it; whether it really was not is asked below, with the same token.
             Err(Error::Git(sunaba_git::Error::CannotFetch { problem, .. }))
-                if problem.may_pass() && Instant::now() < until =>
+                if (problem.may_pass() || problem == FetchProblem::NotAllowed) && Instant::now() < until =>
             {
                 // One that answers and breaks off again and again is not asked all the time.
                 tokio::time::sleep(pause).await;

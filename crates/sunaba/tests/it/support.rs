@@ -189,10 +189,16 @@ impl From<Output> for Ran {
 
 /// A repository with one commit.
 pub(crate) fn repository(dir: &Path) -> PathBuf {
+    repository_of(dir, "sha1")
+}
+
+/// The same with ids of this kind.
+pub(crate) fn repository_of(dir: &Path, format: &str) -> PathBuf {
     let repo = dir.join("repo");
     std::fs::create_dir(&repo).unwrap();
     std::fs::write(repo.join("README.md"), "# it\n").unwrap();
-    git(&repo, &["init", "--quiet", "--initial-branch=main"]);
+    let format = format!("--object-format={format}");
+    git(&repo, &["init", "--quiet", "--initial-branch=main", &format]);
     git(&repo, &["add", "."]);
     git(
         &repo,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::installation::{Across, Installation, STEERED, id_of, nodes, run, script, state, status_of};
-use crate::support::{DEADLINE, Ran, Server, git, http, sunaba, until};
+use crate::support::{DEADLINE, Ran, Server, git, http, repository_of, sunaba, until};
 
 const LONG: &str = "
 - tools:
@@ -43,6 +43,27 @@ async fn a_run_crosses_nodes_and_every_server_shows_all_of_it() {
     let elsewhere =
         Ran::of(sunaba(holder.data.path()).args(["run", "--detach", "--repo"]).arg(&repo).arg("x"));
     assert!(elsewhere.stderr.contains("on the machine of the node"), "{elsewhere:?}");
+    drop((home, holder, installation));
+}
+
+/// Ids of 64 digits: what is copied to another node has the same kind.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repository_with_sha256_ids_is_worked_on_from_another_node() {
+    let Across { installation, home, holder, .. } = Across::start();
+    let folder = home.data.path().join("wide");
+    std::fs::create_dir(&folder).unwrap();
+    let repo = repository_of(&folder, "sha256");
+    let id = run(
+        &home,
+        &repo,
+        &script(home.data.path(), "- tools:\n    - write: {path: a.txt, content: \"a\\n\"}\n- text: Done.\n"),
+    );
+    until("the end", || state(&home, &id) == "completed");
+    let shown = home.json(&["show", &id])["sandbox"].clone();
+    assert_eq!(shown["node_id"], id_of(&holder));
+    assert_eq!(shown["head_commit"].as_str().unwrap().len(), 64);
+    let branch = shown["branch_name"].as_str().unwrap();
+    assert_eq!(git(&repo, &["show", &format!("{branch}:a.txt")]), "a\n");
     drop((home, holder, installation));
 }
 
