@@ -45,6 +45,7 @@ pub(crate) fn worker_env(settings: &Settings, sandbox: &Sandbox, work: &Work, to
     set("AGENT_ID", &format!("{}/{}", sandbox.runtime, sandbox.model));
     set("BRANCH_NAME", told.branch);
     set("INITIAL_PROMPT", &sandbox.prompt);
+    set("SANDBOX_RUNTIME", &sandbox.runtime);
     set("MODEL", &sandbox.model);
     set("SANDBOX_TOKEN", token);
     set("CALLBACK_URL", &base);

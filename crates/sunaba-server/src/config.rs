@@ -145,7 +145,7 @@ impl Default for ServerConfig {
             default_provider: "local".to_owned(),
             providers: vec!["local".to_owned()],
             default_runtime: "native".to_owned(),
-            runtimes: vec!["native".to_owned()],
+            runtimes: ["native", "claude"].map(str::to_owned).to_vec(),
             default_model: "script:default".to_owned(),
             default_resources: sunaba_types::Resources::default(),
             default_isolation: sunaba_types::IsolationWanted::Sampled,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use sunaba_agent::NativeConfig;
 use sunaba_llm::ApiKey;
 
+pub use super::agent::Agent;
 use super::native;
 
 const HEARTBEAT_DEFAULT_SECONDS: f64 = 30.0;
@@ -63,6 +64,8 @@ pub struct Assignment {
     pub prompt: String,
     /// In a few words, for the commit.
     pub title: String,
+    /// Which agent.
+    pub agent: Agent,
     /// Which model.
     pub model: String,
     /// Where it is called.
@@ -145,6 +148,7 @@ impl Assignment {
         Ok(Self {
             title: first_line(&title),
             prompt,
+            agent: Agent::read(lookup)?,
             model: optional(lookup, "MODEL")
                 .or_else(|| optional(lookup, "ANTHROPIC_MODEL"))
                 .ok_or(ConfigError::Missing("MODEL"))?,

@@ -5,6 +5,7 @@
 //! to the spool. At the end, however the agent ended, its work is committed and
 //! pushed before the end is told.
 
+mod agent;
 mod clone;
 pub mod config;
 mod heartbeat;

@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use serde_json::{Map, Value, json};
-use sunaba_agent::{
-    Incoming, NativeRuntime, NobodyToAsk, PermissionMode, RunContext, RunOutcome, Runtime as _, SessionStart,
-};
+use sunaba_agent::{Incoming, NobodyToAsk, PermissionMode, RunContext, RunOutcome, SessionStart};
 use sunaba_types::{Clock as _, Source, SystemClock};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -15,7 +13,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::clone;
-use super::config::{Assignment, Identity, Lookup};
+use super::config::{Agent, Assignment, Identity, Lookup};
 use super::report::{Reporter, SPOOL_MAX_BYTES, Spool};
 use super::repository::{Captured, Repository};
 use super::sink::Sink;
@@ -37,7 +35,11 @@ pub(super) fn run(identity: &Identity, lookup: Lookup<'_>) -> anyhow::Result<boo
     let reporter = Reporter::new(identity, spool);
     let assignment = Assignment::read(lookup);
     tracing::info!(sandbox = identity.sandbox_id, "the worker started");
-    reporter.emit("agent.started", Source::Agent, started(assignment.as_ref().ok()));
+    reporter.emit(
+        "agent.started",
+        Source::Agent,
+        started(Agent::read(lookup).ok(), assignment.as_ref().ok()),
+    );
     let (upkeep, inbox) = Upkeep::start(identity, &reporter)?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("make the runtime")?;
@@ -122,7 +124,12 @@ impl Session<'_> {
         cloned.map_err(unfit)?;
         let repository = Repository::open(&assignment.cwd, &assignment.branch).await.map_err(unfit)?;
         let sink = Arc::new(Sink::new(self.reporter.clone(), Arc::clone(&self.upkeep.waiting)));
-        tracing::info!(model = assignment.model, branch = assignment.branch, "the agent starts");
+        tracing::info!(
+            agent = assignment.agent.name(),
+            model = assignment.model,
+            branch = assignment.branch,
+            "the agent starts"
+        );
         let outcome = self.run_agent(assignment, inbox, Arc::clone(&sink)).await;
         tracing::info!(turns = outcome.turns, stop_reason = outcome.stop_reason(), "the agent ended");
         let captured = self.until_grace_ends(self.make_safe(assignment, &repository)).await;
@@ -168,7 +175,7 @@ impl Session<'_> {
             inbox,
             shutdown: shutdown.clone(),
         };
-        let mut agent = Box::new(NativeRuntime::new(assignment.native.clone())).run(context);
+        let mut agent = assignment.agent.runtime(&assignment.native).run(context);
         tokio::select! {
             outcome = &mut agent => return outcome,
             () = self.terminated.token.cancelled() => {}
@@ -260,11 +267,11 @@ impl Session<'_> {
     }
 }
 
-fn started(assignment: Option<&Assignment>) -> Map<String, Value> {
+fn started(agent: Option<Agent>, assignment: Option<&Assignment>) -> Map<String, Value> {
     object(json!({
         "timestamp": SystemClock.now().to_string(),
-        "sdk": "sunaba-native",
-        "runtime": "native",
+        "sdk": agent.map(Agent::sdk),
+        "runtime": agent.map(Agent::name),
         "heartbeat": "continuous",
         "model": assignment.map(|assignment| &assignment.model),
         "task": assignment.map(|assignment| &assignment.title),

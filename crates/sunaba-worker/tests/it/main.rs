@@ -4,6 +4,7 @@
 
 mod adoption;
 mod bridge;
+mod claude;
 mod closing;
 mod conformance;
 mod egress;

@@ -102,11 +102,9 @@ impl Server {
         let path = request.uri().path().to_owned();
         let query = request.uri().query().unwrap_or_default().to_owned();
         let method = request.method().clone();
-        if !request
-            .headers()
-            .values()
-            .any(|value| value.to_str().is_ok_and(|text| text.contains("the-token")))
-        {
+        let mut shown = request.headers().values().filter_map(|value| value.to_str().ok());
+        // A look whether there is anybody asks for nothing.
+        if method != Method::HEAD && !shown.any(|text| text.contains("the-token")) {
             self.state().without_token += 1;
         }
         let body = request.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
@@ -118,6 +116,8 @@ impl Server {
             json_answer(200, &json!({"status": "received"}))
         } else if path.ends_with("/messages") && method == Method::GET {
             self.messages(&query).await
+        } else if method == Method::HEAD {
+            Response::new(Full::default())
         } else {
             self.model(body)
         }
@@ -163,11 +163,16 @@ impl Server {
                 let input = json!({ "command": command }).to_string();
                 let block =
                     json!({"type": "tool_use", "id": format!("call_{played}"), "name": "Bash", "input": {}});
-                stream(&block, &json!({"type": "input_json_delta", "partial_json": input}), "tool_use")
+                stream(
+                    played,
+                    &block,
+                    &json!({"type": "input_json_delta", "partial_json": input}),
+                    "tool_use",
+                )
             }
             Turn::Say(text) => {
                 let block = json!({"type": "text", "text": ""});
-                stream(&block, &json!({"type": "text_delta", "text": text}), "end_turn")
+                stream(played, &block, &json!({"type": "text_delta", "text": text}), "end_turn")
             }
         };
         Response::builder()
@@ -198,8 +203,9 @@ fn json_answer(status: u16, body: &Value) -> Response<Full<Bytes>> {
     Response::builder().status(status).body(Full::new(Bytes::from(body.to_string()))).unwrap()
 }
 
-fn stream(block: &Value, delta: &Value, stop_reason: &str) -> String {
-    let start = json!({"type": "message_start", "message": {"id": "msg_1", "type": "message", "role": "assistant",
+fn stream(number: usize, block: &Value, delta: &Value, stop_reason: &str) -> String {
+    let id = format!("msg_{number}");
+    let start = json!({"type": "message_start", "message": {"id": id, "type": "message", "role": "assistant",
         "model": "test", "content": [], "stop_reason": null, "usage": {"input_tokens": 10, "output_tokens": 1}}});
     let end = json!({"type": "message_delta", "delta": {"stop_reason": stop_reason}, "usage": {"output_tokens": 5}});
     [

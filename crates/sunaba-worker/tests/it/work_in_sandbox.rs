@@ -14,13 +14,13 @@ use crate::work::{clone_into, environment, git};
 /// What worker and bridge may take together, in KiB.
 const PSS_MAX_KIB: u64 = 10 * 1024;
 
-fn own_everything(path: &std::path::Path, uid: Option<u32>) {
+pub(crate) fn own_everything(path: &std::path::Path, uid: Option<u32>) {
     let Some(uid) = uid else { return };
     let output = std::process::Command::new("chown").arg("-R").arg(format!("{uid}:{uid}")).arg(path).status();
     assert!(output.unwrap().success());
 }
 
-fn request(origin: &std::path::Path) -> StartRequest {
+pub(crate) fn request(origin: &std::path::Path) -> StartRequest {
     let env = environment("http://127.0.0.1:3129").into_iter().map(|(name, value)| (name.to_owned(), value));
     let mut env: BTreeMap<_, _> = env.collect();
     for (name, value) in

@@ -177,9 +177,10 @@ pub(crate) const KEYS: &[Key] = &[
         name: "sandbox.runtime",
         env: &["SANDBOX_RUNTIME"],
         default: Some("native"),
-        help: "Which agent drives a sandbox: `native`.",
+        help: "Which agent drives a sandbox: `native`, or `claude` for Claude Code, which sandboxes then have to see.",
         apply: |config, text| {
-            set(&mut config.sandbox.runtime, one_of(text, &[("native", "native".to_owned())]))
+            let choices = ["native", "claude"].map(|name| (name, name.to_owned()));
+            set(&mut config.sandbox.runtime, one_of(text, &choices))
         },
         ..PLAIN
     },
