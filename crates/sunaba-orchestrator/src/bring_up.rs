@@ -94,8 +94,16 @@ impl BringUp<'_> {
             isolation: Some(isolation.level()),
             ..SandboxChange::default()
         };
-        patiently(|| self.parts.store.change_sandbox(id, change.clone())).await?;
-        Ok(())
+        match patiently(|| self.parts.store.change_sandbox(id, change.clone())).await {
+            // Nobody else takes this step. An earlier try whose answer was lost may have taken it.
+            Err(sunaba_store::Error::Conflict { .. }) if self.is_creating().await? => Ok(()),
+            taken => Ok(taken.map(drop)?),
+        }
+    }
+
+    async fn is_creating(&self) -> Result<bool, Error> {
+        let state = patiently(|| self.parts.store.sandbox_state(&self.sandbox.id)).await?;
+        Ok(state == SandboxState::Creating)
     }
 
     async fn create(&self, request: &CreateRequest) -> Result<Prepared, Error> {

@@ -26,7 +26,12 @@ impl FeedStore for PostgresStore {
     }
 
     async fn feed_head(&self) -> Result<i64> {
-        sqlx::query_scalar!("SELECT position FROM feed_counter").fetch_one(&self.readers).in_time().await
+        let head = sqlx::query_scalar!("SELECT position FROM feed_counter")
+            .fetch_one(&self.readers)
+            .in_time()
+            .await?;
+        self.tail.forget_after(head);
+        Ok(head)
     }
 
     fn hints(&self) -> watch::Receiver<i64> {

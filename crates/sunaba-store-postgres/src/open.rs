@@ -112,6 +112,7 @@ impl PostgresStore {
             hint: Arc::clone(&hint),
             terms: Terms { durability: options.durability, known_layout: known_layout() },
             tail: Arc::clone(&tail),
+            repeaters: Arc::default(),
         };
         let writer = Writer::start(context, options.writers);
         let guard = stop.clone().drop_guard();

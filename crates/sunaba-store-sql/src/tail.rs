@@ -31,13 +31,22 @@ impl Tail {
         let mut held = self.held();
         for entry in entries {
             held.bytes += entry.payload_bytes();
-            held.entries.insert(entry.position, entry);
+            if let Some(replaced) = held.entries.insert(entry.position, entry) {
+                held.bytes -= replaced.payload_bytes();
+            }
         }
         while (held.entries.len() > ENTRIES || held.bytes > BYTES)
             && let Some((_, oldest)) = held.entries.pop_first()
         {
             held.bytes -= oldest.payload_bytes();
         }
+    }
+
+    /// Forgets what lies beyond the feed's end: a database that was restored to an earlier moment does not have it.
+    pub fn forget_after(&self, end: i64) {
+        let mut held = self.held();
+        let beyond = held.entries.split_off(&end.saturating_add(1));
+        held.bytes -= beyond.values().map(FeedEntry::payload_bytes).sum::<usize>();
     }
 
     /// What follows a position without a gap, at most `limit` entries. None when the next one is not held; the
@@ -101,6 +110,15 @@ mod tests {
         for unknown in [0, 3, 7, 9, i64::MAX] {
             assert_eq!(positions(&tail, unknown, 10), None, "after {unknown}");
         }
+    }
+
+    #[test]
+    fn what_is_replaced_or_beyond_the_end_leaves_nothing() {
+        let tail = tail([1, 2, 3, 3], 1);
+        tail.forget_after(2);
+        assert_eq!(positions(&tail, 0, 10), Some(vec![1, 2]));
+        let bytes: usize = tail.after(0, 10).unwrap().iter().map(FeedEntry::payload_bytes).sum();
+        assert_eq!(tail.held().bytes, bytes);
     }
 
     #[test]

@@ -24,7 +24,7 @@ use sunaba_store_sql::writer::Transaction;
 use sunaba_types::{Clock, NewEvent, SandboxId, Timestamp};
 use tokio::time::timeout;
 
-pub(crate) use needs::{Ids, Needs};
+pub(crate) use needs::Needs;
 pub(crate) use prepare::Prepared;
 
 use crate::Durability;

@@ -7,16 +7,6 @@ use sunaba_store_sql::draft::STATE_CHANGED;
 use sunaba_store_sql::facts::Facts;
 use sunaba_types::{CallId, NewEvent, ProjectId, SandboxId, TaskId};
 
-/// Whether it is looked up which event ids are taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ids {
-    /// All of them count as new. A taken one is refused by the database; what is refused for another reason
-    /// may be a repetition that was once taken in.
-    Believed,
-    /// What is taken is known.
-    LookedUp,
-}
-
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Needs {
@@ -34,7 +24,7 @@ pub(crate) struct Needs {
     pub(super) types: BTreeSet<(String, String)>,
     /// Sandbox and tool call.
     pub(super) noisy: BTreeSet<(String, String)>,
-    /// Sandbox and event id.
+    /// Sandbox and event id, of events that may have been sent before.
     pub(super) events: Vec<(String, String)>,
 }
 
@@ -73,15 +63,17 @@ impl Needs {
         self.names.insert(format!("{kind} {name}"));
     }
 
-    /// Events for one sandbox.
-    pub(crate) fn append(&mut self, append: &Append) {
+    /// Events for one sandbox; `look_up` whether their ids are taken.
+    pub(crate) fn append(&mut self, append: &Append, look_up: bool) {
         self.sandbox(&append.sandbox_id);
         let key = append.sandbox_id.to_string();
         if append.writer == Writer::Registrar {
             self.registrable.insert(key.clone());
         }
         for event in &append.events {
-            self.events.push((key.clone(), event.event_id.clone()));
+            if look_up {
+                self.events.push((key.clone(), event.event_id.clone()));
+            }
             self.types.insert((key.clone(), event.event_type.clone()));
             if let Some(call) = tool_call(event) {
                 self.noisy.insert((key.clone(), call));

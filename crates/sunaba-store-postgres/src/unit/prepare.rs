@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, HashMap};
 use sunaba_store_sql::draft::{KnownRow, LoadedSandbox, Log};
 use sunaba_types::{Sandbox, SandboxId, TaskId};
 
-use super::{Ids, Needs, Unit};
+use super::{Needs, Unit};
 use crate::fault::Unreadable;
 use crate::rows::{hash, maybe_time, readable, sandbox_query, task_query};
 
@@ -31,7 +31,7 @@ fn columns(pairs: impl IntoIterator<Item = (String, String)>) -> (Vec<String>, V
 impl Unit {
     /// Locks and reads. The moment of the transaction is the moment after the last lock, so that time does not
     /// run backwards in a log.
-    pub(crate) async fn prepare(&mut self, mut needs: Needs, ids: Ids) -> Result<Prepared, sqlx::Error> {
+    pub(crate) async fn prepare(&mut self, mut needs: Needs) -> Result<Prepared, sqlx::Error> {
         self.find_callers(&mut needs).await?;
         self.lock_names(std::mem::take(&mut needs.names)).await?;
         let logs = self.lock_logs(&needs).await?;
@@ -43,9 +43,7 @@ impl Unit {
         self.lock_projects(&mut needs).await?;
         self.load_types(needs.types).await?;
         self.load_noisy(needs.noisy).await?;
-        if ids == Ids::LookedUp {
-            self.load_known(needs.events).await?;
-        }
+        self.load_known(needs.events).await?;
         self.draft.now = self.clock.now();
         Ok(Prepared::Yes)
     }

@@ -11,13 +11,13 @@
 
 use std::time::{Duration, Instant};
 
-use sunaba_store::{Error, FeedEntry, Outdated};
-use sunaba_store_sql::writer::{Piece, halves, pass};
+use sunaba_store::{AppendOutcome, Error, FeedEntry, Outdated, Rejection};
+use sunaba_store_sql::writer::{AppendJob, Piece, halves, pass};
 use tokio::time::{sleep, timeout};
 
 use super::{Context, Job};
 use crate::fault::{Trouble, WriterAway, is_taken_id, trouble};
-use crate::unit::{BeginError, Ids, Needs, Prepared, Unit};
+use crate::unit::{BeginError, Needs, Prepared, Unit};
 
 /// For how long a transaction is tried again.
 const TRY_FOR: Duration = Duration::from_secs(6);
@@ -108,7 +108,7 @@ async fn patiently(context: &Context, jobs: &mut [Job]) -> Result<Vec<FeedEntry>
 
 async fn once(context: &Context, jobs: &mut [Job]) -> Result<Vec<FeedEntry>, Failure> {
     let mut unit = Unit::begin(context).await?;
-    match timeout(HANGS_AFTER, whole(&mut unit, jobs)).await {
+    match timeout(HANGS_AFTER, whole(context, &mut unit, jobs)).await {
         Ok(Ok(())) => {}
         Ok(Err(failure)) => {
             unit.rollback().await;
@@ -128,9 +128,9 @@ async fn once(context: &Context, jobs: &mut [Job]) -> Result<Vec<FeedEntry>, Fai
 }
 
 /// Everything but the commit.
-async fn whole(unit: &mut Unit, jobs: &mut [Job]) -> Result<(), Failure> {
+async fn whole(context: &Context, unit: &mut Unit, jobs: &mut [Job]) -> Result<(), Failure> {
     let pieces = Piece::all(jobs);
-    match first_pass(unit, jobs, &pieces).await? {
+    match first_pass(context, unit, jobs, &pieces).await? {
         Ok(()) => {}
         Err(error) if trouble(&error) != Trouble::Statement => return Err(failure_of(&error)),
         Err(error) => {
@@ -142,15 +142,17 @@ async fn whole(unit: &mut Unit, jobs: &mut [Job]) -> Result<(), Failure> {
     unit.flush_feed().await.map_err(|error| failure_of(&error))
 }
 
-/// One pass that believes all events to be new, as nearly all are; if that may be wrong, another that knows.
+/// One pass that believes events to be new, as nearly all are; if that may be wrong, another that knows.
 async fn first_pass(
+    context: &Context,
     unit: &mut Unit,
     jobs: &mut [Job],
     pieces: &[Piece],
 ) -> Result<Result<(), sqlx::Error>, Failure> {
-    prepare(unit, jobs, Ids::Believed).await?;
+    let believed = |job: &AppendJob| !context.repeaters.has(&job.append.sandbox_id);
+    prepare(unit, jobs, |job| !believed(job)).await?;
     let repeated = match pass(unit, jobs, pieces).await {
-        Ok(()) => jobs.iter().any(Job::refuses_events),
+        Ok(()) => appends(jobs).any(|job| believed(job) && job.outcomes().iter().any(may_be_repeated)),
         Err(error) if is_taken_id(&error) => true,
         Err(error) => return Ok(Err(error)),
     };
@@ -158,13 +160,37 @@ async fn first_pass(
         return Ok(Ok(()));
     }
     again(unit, jobs).await?;
-    Ok(pass(unit, jobs, pieces).await)
+    let passed = pass(unit, jobs, pieces).await;
+    for job in appends(jobs).filter(|job| job.outcomes().iter().any(is_repeated)) {
+        context.repeaters.note(&job.append.sandbox_id);
+    }
+    Ok(passed)
 }
 
 /// Begins anew, knowing which event ids are taken.
 async fn again(unit: &mut Unit, jobs: &[Job]) -> Result<(), Failure> {
     unit.restart().await?;
-    prepare(unit, jobs, Ids::LookedUp).await
+    prepare(unit, jobs, |_| true).await
+}
+
+fn appends(jobs: &[Job]) -> impl Iterator<Item = &AppendJob> {
+    jobs.iter().filter_map(|job| match job {
+        Job::Append(job) => Some(job),
+        Job::Command(_) => None,
+    })
+}
+
+/// Whether a refusal would be another answer if the event was taken in before.
+fn may_be_repeated(outcome: &AppendOutcome) -> bool {
+    // Whoever may not write at all is refused before anybody looks at what it says.
+    matches!(outcome, Err(refusal) if !matches!(refusal, Rejection::UnknownSandbox | Rejection::AttemptSuperseded))
+}
+
+fn is_repeated(outcome: &AppendOutcome) -> bool {
+    match outcome {
+        Ok(appended) => appended.duplicate,
+        Err(refusal) => *refusal == Rejection::EventIdConflict,
+    }
 }
 
 fn failure_of(error: &sqlx::Error) -> Failure {
@@ -175,15 +201,16 @@ fn failure_of(error: &sqlx::Error) -> Failure {
     }
 }
 
-async fn prepare(unit: &mut Unit, jobs: &[Job], ids: Ids) -> Result<(), Failure> {
+/// Locks and reads what the jobs need; of whose events it is also looked up which ids are taken, `look_up` says.
+async fn prepare(unit: &mut Unit, jobs: &[Job], look_up: impl Fn(&AppendJob) -> bool) -> Result<(), Failure> {
     let mut needs = Needs::default();
     for job in jobs {
         match job {
             Job::Command(command) => command.needs(&mut needs),
-            Job::Append(job) => needs.append(&job.append),
+            Job::Append(job) => needs.append(&job.append, look_up(job)),
         }
     }
-    match unit.prepare(needs, ids).await {
+    match unit.prepare(needs).await {
         Ok(Prepared::Yes) => Ok(()),
         Ok(Prepared::Overtaken) => Err(Failure::Again("another server made the same sandbox".to_owned())),
         Err(error) => Err(failure_of(&error)),

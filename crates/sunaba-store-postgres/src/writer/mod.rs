@@ -4,6 +4,7 @@
 //! transaction and only then answers; a few of those may be under way at once.
 
 mod batch;
+mod repeaters;
 
 use std::sync::Arc;
 
@@ -15,6 +16,7 @@ use sunaba_types::Clock;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::task::TaskTracker;
 
+pub(crate) use repeaters::Repeaters;
 pub(crate) use sunaba_store_sql::writer::Command;
 
 use crate::listen::advance;
@@ -30,6 +32,7 @@ pub(crate) struct Context {
     pub(crate) hint: Arc<watch::Sender<i64>>,
     pub(crate) terms: Terms,
     pub(crate) tail: Arc<Tail>,
+    pub(crate) repeaters: Arc<Repeaters>,
 }
 
 impl Context {

@@ -101,6 +101,11 @@ impl AppendJob {
         (self.append.events.len(), payload_bytes(&self.append))
     }
 
+    /// What became of its events so far, in their order.
+    pub fn outcomes(&self) -> &[AppendOutcome] {
+        &self.outcomes
+    }
+
     pub(super) fn decide(&mut self, index: usize, outcome: AppendOutcome) {
         self.outcomes[index] = outcome;
     }
@@ -122,14 +127,6 @@ pub enum Job<T: Transaction> {
 impl<T: Transaction> Job<T> {
     pub(super) fn command<C: Command<T>>(command: C, reply: oneshot::Sender<Result<C::Output>>) -> Self {
         Self::Command(Box::new(Pending { command, reply, outcome: None }))
-    }
-
-    /// Whether some of its events are refused so far.
-    pub fn refuses_events(&self) -> bool {
-        match self {
-            Self::Command(_) => false,
-            Self::Append(job) => job.outcomes.iter().any(Result::is_err),
-        }
     }
 
     /// Answers; only called once the transaction is durable.
