@@ -1,7 +1,7 @@
 //! What one transaction knows and is going to write.
 //!
 //! A store reads what it needs into a [`Draft`], lets the rules change it in memory, and then writes what was
-//! collected, one statement a table. The rules are here because they are the same for every database: which
+//! collected, many rows at a time. The rules are here because they are the same for every database: which
 //! event is taken in, what it causes, what a state change says in the log and in the feed.
 
 mod change;
