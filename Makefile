@@ -3,7 +3,7 @@
 PROFILE := ci
 SUNABA := target/$(PROFILE)/sunaba
 
-.PHONY: run build test soak bench lint lint-all fmt setup setup-test release
+.PHONY: run build test soak bench docs lint lint-all fmt setup setup-test release
 
 run: setup build ## build, make a demonstration repository, run a task on it, stay up
 	$(SUNABA) demo
@@ -20,8 +20,9 @@ soak: setup-test build ## the fault and random suites for hours instead of a min
 	SUNABA_CONTAINER_KILLS=$${SUNABA_CONTAINER_KILLS:-100} SUNABA_CONTAINER_SECONDS=$${SUNABA_CONTAINER_SECONDS:-1800} \
 	SUNABA_CLUSTER_KILLS=$${SUNABA_CLUSTER_KILLS:-1000} SUNABA_CLUSTER_SECONDS=$${SUNABA_CLUSTER_SECONDS:-7200} \
 	SUNABA_RECONNECTS=$${SUNABA_RECONNECTS:-10000} \
+	SUNABA_FLAKY_SECONDS=$${SUNABA_FLAKY_SECONDS:-1800} \
 	SUNABA_AWAY_SECONDS=$${SUNABA_AWAY_SECONDS:-600} SUNABA_AWAY_SANDBOXES=$${SUNABA_AWAY_SANDBOXES:-20} \
-	cargo test --profile $(PROFILE) -p sunaba -p sunaba-store-sqlite -- --nocapture kill busy cluster
+	cargo test --profile $(PROFILE) -p sunaba -p sunaba-store-sqlite -- --nocapture kill busy cluster away flaky
 
 bench: setup-test release ## the speeds of the design, beside the limits of what they stand on; BENCH="--only pg-ingest"
 	cargo run --quiet --release -p sunaba-bench -- $(BENCH)
@@ -41,6 +42,9 @@ lint:
 lint-all: lint ## also what needs tools that take minutes to build
 	command -v cargo-deny >/dev/null || cargo install --quiet cargo-deny
 	cargo deny check bans licenses sources
+
+docs: ## the tables of docs/agents.md, from what the tests find
+	SUNABA_UPDATE_DOCS=1 cargo test --quiet --profile $(PROFILE) -p sunaba-types --lib agents::table
 
 fmt:
 	cargo fmt --all

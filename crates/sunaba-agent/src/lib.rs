@@ -4,6 +4,8 @@
 //! while it works and ends with a [`RunOutcome`]. It never talks to the server: who it works for, how events
 //! are kept and sent and what becomes of the files is the worker's business.
 
+mod acp;
+mod child;
 mod claude;
 mod event;
 mod native;
@@ -11,6 +13,7 @@ mod runtime;
 mod text;
 mod tools;
 
+pub use acp::{AcpAgent, AcpConfig, AcpRuntime};
 pub use claude::{ClaudeConfig, ClaudeRuntime};
 pub use event::{AgentEvent, ChangeType, Completed, Invoked, OutputStream, StreamErrorType};
 pub use native::{NativeConfig, NativeRuntime, RetryPolicy, SubagentLimits, ToolPolicy};

@@ -131,13 +131,22 @@ fn processes(data: &std::path::Path) -> anyhow::Result<HashSet<u32>> {
     Ok(found)
 }
 
-/// What one sandbox needs on average, its shim included, in MiB; shared pages are counted once.
+/// What one sandbox needs on average, its shim included, in MiB.
 fn memory_of_sandboxes(data: &std::path::Path) -> anyhow::Result<f64> {
+    Ok(memory_mib(data, |_| true)? / SANDBOXES as f64)
+}
+
+/// What those processes of all sandboxes need whose command lines count, in MiB; shared pages are counted once.
+pub(crate) fn memory_mib(data: &std::path::Path, counts: impl Fn(&[&str]) -> bool) -> anyhow::Result<f64> {
     let mut kib = 0.0;
     for pid in processes(data)? {
+        let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        if !counts(&line.split('\0').collect::<Vec<_>>()) {
+            continue;
+        }
         let Ok(rollup) = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")) else { continue };
         let line = rollup.lines().find(|line| line.starts_with("Pss:")).unwrap_or_default();
         kib += line.split_whitespace().nth(1).and_then(|word| word.parse::<f64>().ok()).unwrap_or_default();
     }
-    Ok(kib / 1024.0 / SANDBOXES as f64)
+    Ok(kib / 1024.0)
 }

@@ -99,6 +99,7 @@ async fn make(store: &dyn Store, ticket: &TicketId) -> anyhow::Result<SandboxId>
         title: "bench".to_owned(),
         description: "wait".to_owned(),
         priority: Priority::Medium,
+        execution_config: sunaba_types::ExecutionConfig::default(),
     };
     let sandbox = NewSandbox {
         project_id: None,

@@ -7,13 +7,14 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use axum::Router;
 use axum::body::Body;
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 use bytes::Bytes;
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
+use crate::model::{begin, end, frame, says, uses};
 use crate::sandboxes::{post as ask, small_repository, wait_for_end};
 use crate::server::Server;
 use crate::table::{Delays, Table};
@@ -57,41 +58,10 @@ async fn answer(body: Bytes) -> Response {
         return streamed();
     }
     if text.contains("tool_result") {
-        return events(
-            &[json!({"type": "text", "text": ""})],
-            &[json!({"type": "text_delta", "text": "done"})],
-            "end_turn",
-        );
+        return says("done");
     }
     let input = json!({"command": command("http://127.0.0.1:3129/gateway/anthropic", "$ANTHROPIC_API_KEY"), "timeout": 240_000});
-    let block = json!({"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {}});
-    let delta = json!({"type": "input_json_delta", "partial_json": input.to_string()});
-    events(&[block], &[delta], "tool_use")
-}
-
-fn frame(event: &Value) -> String {
-    format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or_default())
-}
-
-fn begin() -> Value {
-    json!({"type": "message_start", "message": {"id": "msg_1", "type": "message", "role": "assistant",
-        "model": "bench", "content": [], "stop_reason": null, "usage": {"input_tokens": 10, "output_tokens": 0}}})
-}
-
-fn end(reason: &str) -> String {
-    let delta =
-        json!({"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 100}});
-    frame(&delta) + &frame(&json!({"type": "message_stop"}))
-}
-
-fn events(starts: &[Value], deltas: &[Value], reason: &str) -> Response {
-    let mut text = frame(&begin());
-    for (start, delta) in starts.iter().zip(deltas) {
-        text += &frame(&json!({"type": "content_block_start", "index": 0, "content_block": start}));
-        text += &frame(&json!({"type": "content_block_delta", "index": 0, "delta": delta}));
-        text += &frame(&json!({"type": "content_block_stop", "index": 0}));
-    }
-    ([("content-type", "text/event-stream")], text + &end(reason)).into_response()
+    uses("toolu_1", &input)
 }
 
 fn streamed() -> Response {

@@ -5,6 +5,7 @@
 //! noisy: read the ratios, not the figures. `--only PART` measures one part (see [`options::PARTS`]), `--quick`
 //! only tries the parts on PostgreSQL and growth, `--full` adds growth up to ten million events.
 
+mod agent;
 mod alive;
 mod bare;
 mod claim;
@@ -16,6 +17,7 @@ mod gateway;
 mod growth;
 mod ingest;
 mod messages;
+mod model;
 mod options;
 mod pages;
 mod postgres;
@@ -53,6 +55,7 @@ async fn measure(part: Part, scale: Scale, table: &mut Table) -> anyhow::Result<
         Part::Start => start::measure(table).await,
         Part::Alive => alive::measure(table).await,
         Part::Gateway => gateway::measure(table).await,
+        Part::Agent => agent::measure(table).await,
         Part::Ingest => ingest::measure(table).await,
         Part::Fanout => fanout::measure(table).await,
         Part::Messages => messages::measure(table).await,

@@ -8,6 +8,7 @@ pub(crate) enum Part {
     Start,
     Alive,
     Gateway,
+    Agent,
     Ingest,
     Fanout,
     Messages,
@@ -23,10 +24,11 @@ pub(crate) enum Part {
 }
 
 /// Every part by its name.
-pub(crate) const PARTS: [(&str, Part); 15] = [
+pub(crate) const PARTS: [(&str, Part); 16] = [
     ("start", Part::Start),
     ("alive", Part::Alive),
     ("gateway", Part::Gateway),
+    ("agent", Part::Agent),
     ("ingest", Part::Ingest),
     ("fanout", Part::Fanout),
     ("messages", Part::Messages),

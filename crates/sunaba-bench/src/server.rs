@@ -57,6 +57,7 @@ impl Setup {
             .env_remove("DATABASE_URL")
             .env_remove("REDIS_URL")
             .env("RUST_LOG", "warn")
+            .env("FOLLOW_UP_MINUTES", "0")
             .envs(self.env)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -93,7 +94,7 @@ impl Server {
 
     /// Starts one whose gateway sends model calls to `upstream`.
     pub(crate) async fn start_with_model_at(upstream: &str) -> anyhow::Result<Self> {
-        let setup = Setup::default().with("ANTHROPIC_BASE_URL", upstream);
+        let setup = Setup::default().with("ANTHROPIC_BASE_URL", upstream).with("MAX_TURNS", "10000");
         setup.with("ANTHROPIC_API_KEY", "not-a-key").start().await
     }
 

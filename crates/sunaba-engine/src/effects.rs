@@ -13,7 +13,12 @@ pub struct Effects {
     pub task: Option<TaskState>,
     /// Why the attempt failed, if it did.
     pub failure: Option<String>,
+    /// How its agent's program ended in the middle of the work, if it did. Nothing has failed yet.
+    pub crash: Option<String>,
 }
+
+/// The class of errors that another try may not meet again.
+const CRASHED: &str = "crashed";
 
 /// Decides what an event from a sandbox's worker causes.
 ///
@@ -29,7 +34,15 @@ pub fn effects_of(
     let mut state = sandbox;
     step_sandbox(&mut effects, &mut state, SandboxTrigger::Heard);
     match event_type {
+        "agent.started" if flag(payload, "is_resuming") && state == SandboxState::Completing => {
+            step_sandbox(&mut effects, &mut state, SandboxTrigger::GoOn);
+            step_task(&mut effects, task, TaskTrigger::GoOn);
+        }
         "agent.started" => step_task(&mut effects, task, TaskTrigger::AgentStarted),
+        // It was told to end because its task waits: nothing failed.
+        "agent.error" | "agent.failed" if task.is_some_and(waits) => {
+            step_sandbox(&mut effects, &mut state, SandboxTrigger::Suspend);
+        }
         "agent.error" | "agent.failed" => {
             let reason = payload.field::<String>("error").unwrap_or_else(|| event_type.to_owned());
             if step_sandbox(&mut effects, &mut state, SandboxTrigger::Fail) {
@@ -54,6 +67,28 @@ fn agent_done(effects: &mut Effects, state: &mut SandboxState, task: Option<Task
     if done && task.is_none() {
         step_sandbox(effects, state, SandboxTrigger::ResultRecorded);
     }
+}
+
+/// The same for a sandbox whose end is seen by whoever brought it up. A crash fails nothing here: whether the task is
+/// tried again is decided together with the failure, when the sandbox is over, and must not be lost in between.
+pub fn effects_of_watched(
+    event_type: &str,
+    payload: &EventPayload,
+    sandbox: SandboxState,
+    task: Option<TaskState>,
+) -> Effects {
+    let effects = effects_of(event_type, payload, sandbox, task);
+    let crashed = payload.field::<String>("error_class").is_some_and(|class| class == CRASHED);
+    let works = matches!(sandbox, SandboxState::Creating | SandboxState::Running);
+    if !(crashed && works && effects.task == Some(TaskState::Failed)) {
+        return effects;
+    }
+    let heard = effects.sandbox.into_iter().filter(|state| *state == SandboxState::Running).collect();
+    Effects { sandbox: heard, task: None, failure: None, crash: effects.failure }
+}
+
+fn waits(task: TaskState) -> bool {
+    matches!(task, TaskState::WaitingInput | TaskState::WaitingQuota)
 }
 
 fn flag(payload: &EventPayload, name: &str) -> bool {
@@ -122,8 +157,56 @@ mod tests {
     }
 
     #[test]
+    fn a_crash_that_somebody_watches_fails_nothing_yet() {
+        let told = |class: &str, sandbox, task| {
+            let failed = payload(&serde_json::json!({"error": "it ended", "error_class": class}));
+            effects_of_watched("agent.failed", &failed, sandbox, task)
+        };
+        let crash = told("crashed", SandboxState::Creating, Some(TaskState::Assigned));
+        assert_eq!((crash.sandbox, crash.task), (vec![SandboxState::Running], None));
+        assert_eq!((crash.crash.as_deref(), crash.failure), (Some("it ended"), None));
+        let gave_up = told("auth", SandboxState::Running, Some(TaskState::Running));
+        assert_eq!((gave_up.sandbox, gave_up.crash), (vec![SandboxState::Failed], None));
+        let waits = told("crashed", SandboxState::Running, Some(TaskState::WaitingInput));
+        assert_eq!((waits.sandbox, waits.crash), (vec![SandboxState::Completed], None));
+        let alone = told("crashed", SandboxState::Running, None);
+        assert_eq!((alone.sandbox, alone.crash), (vec![SandboxState::Failed], None), "nothing to try again");
+    }
+
+    #[test]
+    fn an_agent_that_is_told_something_after_it_was_done_goes_on() {
+        let again = payload(&serde_json::json!({"is_resuming": true}));
+        let effects =
+            effects_of("agent.started", &again, SandboxState::Completing, Some(TaskState::Completed));
+        assert_eq!((effects.sandbox, effects.task), (vec![SandboxState::Running], Some(TaskState::Running)));
+        let waiting =
+            effects_of("agent.started", &again, SandboxState::Completing, Some(TaskState::WaitingInput));
+        assert_eq!(waiting.task, Some(TaskState::Running), "it was done before its place was given up");
+        let repeated = payload(&serde_json::json!({"is_resuming": false}));
+        let effects =
+            effects_of("agent.started", &repeated, SandboxState::Completing, Some(TaskState::Completed));
+        assert_eq!(effects, Effects::default());
+    }
+
+    #[test]
+    fn an_agent_that_is_ended_because_its_task_waits_has_not_failed() {
+        let ended = payload(&serde_json::json!({"error": "told to end"}));
+        let effects =
+            effects_of("agent.failed", &ended, SandboxState::Running, Some(TaskState::WaitingInput));
+        assert_eq!(effects.sandbox, vec![SandboxState::Completed]);
+        assert_eq!((effects.task, effects.failure), (None, None));
+    }
+
+    #[test]
     fn a_continuous_run_is_not_done_before_it_is_validated() {
         let turn = payload(&serde_json::json!({"success": true, "continuous": true}));
         assert!(effects_of("agent.completed", &turn, SandboxState::Running, None).sandbox.is_empty());
+        let over = |passed: bool| {
+            let payload =
+                payload(&serde_json::json!({"validation_passed": passed, "stop_reason": "completed"}));
+            effects_of("continuous.completed", &payload, SandboxState::Running, Some(TaskState::Running))
+        };
+        assert_eq!(over(true).sandbox, vec![SandboxState::Completing]);
+        assert_eq!(over(false), Effects::default(), "what follows says why it failed");
     }
 }

@@ -48,6 +48,17 @@ impl<'a> Lazy<'a> {
         }
     }
 
+    /// Goes through a list, or takes an object for a list of one; `false` when this is neither.
+    pub(crate) fn each_or_one(
+        self,
+        mut step: impl FnMut(Self) -> Result<(), String>,
+    ) -> Result<bool, String> {
+        if self.is_object() {
+            return step(self).map(|()| true);
+        }
+        self.each(step)
+    }
+
     /// The name and value of each field of an object, until `step` has seen enough.
     pub(crate) fn each_field(self, mut step: impl FnMut(String, Self) -> bool) -> Result<(), String> {
         if !self.0.starts_with('{') {
@@ -81,6 +92,27 @@ impl<'a> Lazy<'a> {
 
     pub(crate) fn is_object(self) -> bool {
         self.0.starts_with('{')
+    }
+
+    /// The object with a field set to what is JSON already; an object of that field alone when this is none.
+    pub(crate) fn with(self, name: &str, json: &str) -> String {
+        let mut text = String::from("{");
+        let mut push = |name: &str, value: &str| {
+            text.push_str(if text.len() > 1 { "," } else { "" });
+            text.push_str(&serde_json::Value::from(name).to_string());
+            text.push(':');
+            text.push_str(value);
+        };
+        // What is no object has no fields, and what was read before is JSON.
+        let _ = self.each_field(|known, value| {
+            if known != name {
+                push(&known, value.raw());
+            }
+            true
+        });
+        push(name, json);
+        text.push('}');
+        text
     }
 
     /// The bytes as they were sent.

@@ -21,6 +21,7 @@ mod router;
 mod script;
 mod standing;
 mod state;
+mod under_way;
 mod upstream;
 mod usage;
 

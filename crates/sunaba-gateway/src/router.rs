@@ -33,8 +33,15 @@ pub fn router(state: GatewayState) -> Router {
     }
     let openai =
         openai.route("/openai/{*rest}", any(model::unknown_to_openai)).layer(bounded(model::openai_busy));
+    let google = Router::new()
+        .route("/google", get(model::probe))
+        .route("/google/", get(model::probe))
+        .route("/google/v1beta/models/{wanted}", post(model::google))
+        .route("/google/{*rest}", any(model::unknown_to_google))
+        .layer(bounded(model::google_busy));
     let git = git_routes("").layer(from_fn_with_state(state.clone(), git::pass_on)).layer(bounded(git::busy));
-    anthropic.merge(openai).merge(git).with_state(state)
+    let idle = Router::new().route("/idle", get(model::idle));
+    anthropic.merge(openai).merge(google).merge(git).merge(idle).with_state(state)
 }
 
 /// The git routes of a sandbox, below `base`.

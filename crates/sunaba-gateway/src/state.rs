@@ -18,6 +18,7 @@ use tokio_util::task::TaskTracker;
 use crate::admission::Slots;
 use crate::bodies::Bodies;
 use crate::dialect::Vendor;
+use crate::under_way::Calls;
 use crate::{PriceTable, PushRoom};
 
 /// How many counters of played errors are kept; at the bound all are forgotten, which replays some errors.
@@ -44,11 +45,14 @@ pub trait ScriptSource: Send + Sync + 'static {
 /// A real model's address and key.
 #[derive(Debug, Clone)]
 pub struct Upstream {
-    /// For example `https://api.anthropic.com`; with or without `/v1` at the end.
+    /// For example `https://api.anthropic.com`; with or without its version (`/v1`) at the end.
     pub base_url: String,
     /// The key; without one only scripted models answer.
     pub api_key: Option<SecretString>,
 }
+
+/// A week's limit and a day.
+const QUOTA_WAIT_MAX: Duration = Duration::from_secs(8 * 86_400);
 
 /// What the gateway is made of.
 pub struct GatewayConfig {
@@ -66,10 +70,14 @@ pub struct GatewayConfig {
     pub anthropic: Upstream,
     /// The real models behind `/openai`.
     pub openai: Upstream,
+    /// The real models behind `/google`.
+    pub google: Upstream,
     /// Projects' own keys, which go before the server's.
     pub secrets: Option<Secrets>,
     /// What tokens cost.
     pub prices: PriceTable,
+    /// The longest that a task waits for vendors' limits without its sandbox, until somebody speaks to it.
+    pub quota_wait_max: Duration,
     /// Tells when a vendor's limit ends.
     pub clock: Arc<dyn Clock>,
     /// The other nodes; without them every mirror is here.
@@ -93,8 +101,10 @@ impl GatewayConfig {
             scripts,
             anthropic: keyless("https://api.anthropic.com"),
             openai: keyless("https://api.openai.com"),
+            google: keyless("https://generativelanguage.googleapis.com"),
             secrets: None,
             prices: PriceTable::built_in(),
+            quota_wait_max: QUOTA_WAIT_MAX,
             clock: Arc::new(SystemClock),
             nodes: None,
         }
@@ -104,6 +114,7 @@ impl GatewayConfig {
         match vendor {
             Vendor::Anthropic => &self.anthropic,
             Vendor::OpenAi => &self.openai,
+            Vendor::Google => &self.google,
         }
     }
 }
@@ -123,6 +134,8 @@ pub struct GatewayState {
     pub(crate) tasks: TaskTracker,
     /// What each sandbox has under way.
     pub(crate) slots: Arc<Slots>,
+    /// Model calls that are not over.
+    pub(crate) calls: Arc<Calls>,
     /// What the bodies of model requests hold.
     pub(crate) bodies: Arc<Bodies>,
     /// How often a script's error was given, by sandbox and place.
@@ -148,7 +161,7 @@ impl GatewayState {
             .build()?;
         let (config, errors_played) = (Arc::new(config), Arc::default());
         let (tasks, slots, bodies) = (TaskTracker::new(), Arc::default(), Arc::default());
-        Ok(Self { config, client, tasks, slots, bodies, errors_played })
+        Ok(Self { config, client, tasks, slots, calls: Arc::default(), bodies, errors_played })
     }
 
     /// Waits until every answer that has begun is finished and recorded.

@@ -99,7 +99,8 @@ impl Meter {
         let Some(data) = line.strip_prefix(b"data:") else { return };
         // Most events carry text only; parsing those would be for nothing.
         let Ok(text) = std::str::from_utf8(data) else { return };
-        if !text.contains("\"usage\"") && !text.contains("\"error\"") {
+        // `usage`, or `usageMetadata`.
+        if !text.contains("\"usage") && !text.contains("\"error\"") {
             return;
         }
         if let Ok(value) = serde_json::from_str::<Value>(text) {
@@ -111,11 +112,13 @@ impl Meter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dialect::{Anthropic, Chat, Responses};
+    use crate::dialect::{Anthropic, Chat, Google, Responses};
 
     const MESSAGES: &str = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":12,\"cache_read_input_tokens\":3,\"output_tokens\":1}}}\n\nevent: message_delta\ndata: {\"type\":\"message_delta\",\"usage\":{\"output_tokens\":40}}\n\n";
     const RESPONSE: &str = "event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"delta\":\"say \\\"usage\\\"\"}\n\nevent: response.completed\ndata: {\"type\":\"response.completed\",\"response\":{\"object\":\"response\",\"usage\":{\"input_tokens\":15,\"input_tokens_details\":{\"cached_tokens\":3},\"output_tokens\":40}}}\n\n";
     const CHAT: &str = "data: {\"choices\":[{}],\"usage\":null}\n\ndata: {\"choices\":[],\"usage\":{\"prompt_tokens\":15,\"prompt_tokens_details\":{\"cached_tokens\":3},\"completion_tokens\":40}}\n\ndata: [DONE]\n\n";
+
+    const GENERATED: &str = "data: {\"candidates\":[{\"content\":{}}],\"usageMetadata\":{\"promptTokenCount\":15}}\r\n\r\ndata: {\"candidates\":[{\"finishReason\":\"STOP\"}],\"usageMetadata\":{\"promptTokenCount\":15,\"cachedContentTokenCount\":3,\"candidatesTokenCount\":30,\"thoughtsTokenCount\":10}}\r\n\r\n";
 
     fn watched(dialect: &'static dyn Dialect, streamed: bool, parts: &[&[u8]]) -> Seen {
         let mut meter = Meter::new(dialect, streamed);
@@ -127,8 +130,8 @@ mod tests {
     fn a_stream_is_counted_however_it_is_cut() {
         let expected =
             Usage { input_tokens: 12, output_tokens: 40, cache_read_tokens: 3, ..Usage::default() };
-        let streams: [(&'static dyn Dialect, &str); 3] =
-            [(&Anthropic, MESSAGES), (&Responses, RESPONSE), (&Chat, CHAT)];
+        let streams: [(&'static dyn Dialect, &str); 4] =
+            [(&Anthropic, MESSAGES), (&Responses, RESPONSE), (&Chat, CHAT), (&Google, GENERATED)];
         for (dialect, stream) in streams {
             for size in [1, 7, 1000] {
                 let parts: Vec<&[u8]> = stream.as_bytes().chunks(size).collect();
@@ -150,7 +153,8 @@ mod tests {
 
     #[test]
     fn errors_and_whole_answers_are_read() {
-        let cases: [(&'static dyn Dialect, &str); 3] = [
+        let cases: [(&'static dyn Dialect, &str); 4] = [
+            (&Google, r#"{"error":{"code":503,"message":"overloaded","status":"UNAVAILABLE"}}"#),
             (&Anthropic, r#"{"type":"error","error":{"message":"overloaded"}}"#),
             (&Responses, r#"{"error":{"message":"overloaded","type":"server_error"}}"#),
             (&Chat, r#"{"error":{"message":"overloaded","type":"server_error"}}"#),

@@ -102,10 +102,13 @@ pub(crate) struct Output {
 }
 
 impl Git {
-    fn with_location(location: [&OsStr; 2], operation: &str) -> Self {
+    fn with_location(location: [&OsStr; 2], settings: &[(&str, String)], operation: &str) -> Self {
         let mut args: Vec<OsString> = location.iter().map(|part| (*part).to_owned()).collect();
         for setting in SETTINGS {
             args.extend(["-c".into(), (*setting).into()]);
+        }
+        for (name, value) in settings {
+            args.extend(["-c".into(), format!("{name}={value}").into()]);
         }
         args.push(operation.into());
         Self {
@@ -122,12 +125,17 @@ impl Git {
 
     /// A call in a directory.
     pub(crate) fn at(dir: &Path, operation: &str) -> Self {
-        Self::with_location([OsStr::new("-C"), dir.as_os_str()], operation)
+        Self::with_settings(dir, &[], operation)
+    }
+
+    /// The same, with settings of its own.
+    pub(crate) fn with_settings(dir: &Path, settings: &[(&str, String)], operation: &str) -> Self {
+        Self::with_location([OsStr::new("-C"), dir.as_os_str()], settings, operation)
     }
 
     /// A call on a bare repository.
     pub(crate) fn bare(git_dir: &Path, operation: &str) -> Self {
-        Self::with_location([OsStr::new("--git-dir"), git_dir.as_os_str()], operation)
+        Self::with_location([OsStr::new("--git-dir"), git_dir.as_os_str()], &[], operation)
     }
 
     pub(crate) fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {

@@ -8,6 +8,7 @@
 //!
 //! Nothing here writes a credential to a file or touches a person's work tree.
 
+mod changes;
 mod command;
 mod credential;
 mod error;
@@ -22,11 +23,14 @@ mod publish;
 mod repo;
 mod report;
 mod running;
+mod scratch;
 mod serve;
 mod stale;
 mod tree;
+mod unfinished;
 mod workspace;
 
+pub use changes::{Change, ChangeKind, Changes};
 pub use credential::Credential;
 pub use error::{Error, Result};
 pub use fetching::FetchProblem;
@@ -40,6 +44,8 @@ pub use pktline::{
 pub use publish::{Published, publish_branch};
 pub use repo::Repo;
 pub use report::{RefReport, read_report, refusal_report};
+pub use scratch::{Scratch, Seen};
 pub use serve::Service;
-pub use tree::TreeFile;
+pub use tree::{EntryKind, TreeEntry, TreeFile};
+pub use unfinished::{LeftBy, Unfinished};
 pub use workspace::{WorkspaceSpec, chown_tree, prepare_workspace};

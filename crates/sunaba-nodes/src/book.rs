@@ -119,6 +119,11 @@ impl Nodes {
         Ok(self.last_seen().await?.nodes)
     }
 
+    /// The same, read anew: also those that have just come.
+    pub async fn list_now(&self) -> Result<Arc<[Node]>, Error> {
+        Ok(self.read().await?.nodes)
+    }
+
     /// A node as last read. One that is not known to be up is looked at again, for a moment: it may have come, or come
     /// back.
     pub(crate) async fn find(&self, id: &NodeId) -> Result<Option<Node>, Error> {

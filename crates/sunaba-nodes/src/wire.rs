@@ -21,6 +21,19 @@ pub struct Ground {
     pub commit: String,
     /// Whether the source's own branch has the commit: then no agent wrote any of it.
     pub is_of_source: bool,
+    /// What is there of the files of the attempt before; none when there was none, or its result is there.
+    #[serde(default)]
+    pub left: Option<Left>,
+}
+
+/// What is there of the files that an attempt left in the middle of its work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Left {
+    /// All of its last step.
+    Whole,
+    /// What it had pushed itself.
+    Pushed,
 }
 
 /// What arrived at a project's home from a sandbox, and is published now.

@@ -199,6 +199,7 @@ impl BringUp<'_> {
         }
         let told = Told {
             branch: &decided.base.branch,
+            left: decided.base.left,
             token,
             toolchains: &decided.toolchains,
             check: decided.file.check.as_deref(),

@@ -3,20 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use serde_json::json;
 use sunaba_engine::{SandboxTrigger, TaskTrigger};
 use sunaba_sandbox::{Prepared, Provider, Status};
 use sunaba_store::SandboxChange;
 use sunaba_types::shim::Exit;
-use sunaba_types::{Sandbox, SandboxId, SandboxState};
+use sunaba_types::{Sandbox, SandboxId, SandboxState, Timestamp};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::bring_up::{BringUp, Gates};
+use crate::early::{Early, beside};
 use crate::patience::patiently;
 use crate::record::record;
-use crate::{Error, Parts, ending, finish, setup};
+use crate::{Error, Parts, ending, finish, going_on, setup};
 
 /// Nothing is due for so long.
 const FAR_AWAY: Duration = Duration::from_secs(365 * 86_400);
@@ -44,15 +47,53 @@ enum Due {
     TimeIsOver,
     /// The end of a worker whose agent is done.
     WorkerEnd,
+    /// To give its place up while its task waits.
+    Suspension,
+}
+
+/// How the watching of a sandbox ended.
+#[derive(Debug)]
+enum Ended {
+    /// It is over, for this reason if it was ended for one.
+    Exit(Exit, Option<String>),
+    /// Its row is.
+    Over,
+}
+
+/// What of a row begins a new wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Seen {
+    state: SandboxState,
+    entered_at: Timestamp,
+}
+
+impl Seen {
+    fn of(row: &Sandbox) -> Self {
+        Self { state: row.state, entered_at: row.state_entered_at }
+    }
+}
+
+/// Now, less what its agent worked in this sandbox before: what it waited for follow-ups does not count.
+fn worked_since(row: &Sandbox) -> Instant {
+    let now = Instant::now();
+    if row.state != SandboxState::Running {
+        return now;
+    }
+    let worked = Duration::from_millis(u64::try_from(row.terms.worked_ms).unwrap_or(0));
+    now.checked_sub(worked).unwrap_or(now)
 }
 
 impl Driver {
     /// Brings the sandbox up or adopts it, waits for its end and finishes its work.
     pub(crate) async fn drive(self, sandbox: Sandbox) -> SandboxId {
         let id = sandbox.id.clone();
-        if let Err(error) = Box::pin(self.live(sandbox)).await {
-            tracing::warn!(sandbox = %id, %error, "the sandbox failed");
-            self.fail(&id, &error.to_string()).await;
+        match Box::pin(self.live(sandbox)).await {
+            Ok(()) => {}
+            Err(Error::Died(words)) => going_on::replace(&self.parts, &id, &words).await,
+            Err(error) => {
+                tracing::warn!(sandbox = %id, %error, "the sandbox failed");
+                self.fail(&id, &error.to_string()).await;
+            }
         }
         self.clean_up(&id).await;
         id
@@ -65,7 +106,7 @@ impl Driver {
             (SandboxState::Pending | SandboxState::Creating, false) => self.start(&sandbox).await?,
             (_, true) => self.adopt(&sandbox).await?,
             (_, false) => {
-                return Err(Error::Missing(format!(
+                return Err(Error::Died(format!(
                     "its sandbox is gone at the provider {} without a record of its end",
                     sandbox.provider
                 )));
@@ -100,24 +141,57 @@ impl Driver {
 
     /// Waits for its end, or brings it about when its time is over.
     async fn watch(&self, id: &SandboxId) -> Result<(), Error> {
+        let mut early = Early::new(|| self.record_early(id).boxed());
+        let ended = self.watch_beside(id, &mut early).await?;
+        match ended {
+            Ended::Exit(exit, why) => {
+                if let Err(error) = early.settle().await {
+                    // Recorded or failed with what is known now.
+                    tracing::warn!(sandbox = %id, %error, "its result was not recorded while it waited");
+                }
+                self.after_exit(id, &exit, why.as_deref()).await
+            }
+            Ended::Over => {
+                self.end_at_once(id).await?;
+                // A recording that was under way finds that it came too late, or was in time.
+                if let Err(error) = early.settle().await {
+                    tracing::debug!(sandbox = %id, %error, "nothing more is recorded of what is over");
+                }
+                Ok(())
+            }
+        }
+    }
+
+    async fn watch_beside<'a, Make>(
+        &'a self,
+        id: &SandboxId,
+        early: &mut Early<'a, Make>,
+    ) -> Result<Ended, Error>
+    where
+        Make: FnMut() -> BoxFuture<'a, Result<(), Error>>,
+    {
         let mut row = self.row.clone();
-        let mut known = row.borrow_and_update().state;
+        let mut known = Seen::of(&row.borrow_and_update());
         let mut since = self.since(&row.borrow());
         let exit = self.provider.wait(id);
         tokio::pin!(exit);
+        self.note_done(known.state, early);
         loop {
             let (due, at) = self.next_due(&row.borrow(), since);
             tokio::select! {
-                exit = &mut exit => return self.after_exit(id, &exit?, None).await,
-                () = self.over.cancelled() => return self.end_at_once(id).await,
+                exit = &mut exit => return Ok(Ended::Exit(exit?, None)),
+                () = self.over.cancelled() => return Ok(Ended::Over),
+                trouble = early.trouble() => return Err(trouble),
                 changed = row.changed() => {
                     if changed.is_err() {
                         // The orchestrator stops; the sandbox lives on.
                         return std::future::pending().await;
                     }
-                    let state = row.borrow_and_update().state;
-                    if state != known {
-                        (known, since) = (state, Instant::now());
+                    let seen = Seen::of(&row.borrow_and_update());
+                    if seen != known {
+                        since = worked_since(&row.borrow());
+                        self.note_done(seen.state, early);
+                        known = seen;
                     }
                 }
                 () = sleep_until(at) => match due {
@@ -129,34 +203,68 @@ impl Driver {
                         }
                         since = Instant::now();
                     }
-                    Due::TimeIsOver => return self.time_is_over(id).await,
-                    Due::WorkerEnd => {
-                        let exit = self.end(id).await?;
-                        return self.after_exit(id, &exit, None).await;
+                    Due::TimeIsOver => return beside(early, self.time_is_over(id)).await,
+                    Due::WorkerEnd | Due::Suspension => {
+                        return Ok(Ended::Exit(beside(early, self.end(id)).await?, None));
                     }
                 },
             }
         }
     }
 
-    /// Since when it is in its state. Only what ran before this driver began is told by a clock that may jump.
+    /// What an agent that is done has made is recorded while its sandbox waits for a follow-up.
+    fn note_done<'a, Make>(&self, state: SandboxState, early: &mut Early<'a, Make>)
+    where
+        Make: FnMut() -> BoxFuture<'a, Result<(), Error>>,
+    {
+        if state == SandboxState::Completing && !self.follow_up().is_zero() {
+            early.want();
+        }
+    }
+
+    async fn record_early(&self, id: &SandboxId) -> Result<(), Error> {
+        let sandbox = self.find(id).await?;
+        if sandbox.state != SandboxState::Completing {
+            // It goes on, or is over.
+            return Ok(());
+        }
+        let Err(error) = finish::record_early(&self.parts, &sandbox).await else { return Ok(()) };
+        let now = self.find(id).await?;
+        if now.state == sandbox.state && now.state_entered_at == sandbox.state_entered_at {
+            return Err(error);
+        }
+        // It works again or is over; what it makes now is recorded then, and its end is told by somebody else.
+        tracing::warn!(sandbox = %id, %error, "what it had made before is not recorded");
+        Ok(())
+    }
+
+    /// Since when it is in its state; of one that works, as if it had done so without a pause. Only what ran before this
+    /// driver began is told by a clock that may jump.
     fn since(&self, row: &Sandbox) -> Instant {
-        let now = Instant::now();
+        let worked = worked_since(row);
         if row.state != SandboxState::Running {
-            return now;
+            return worked;
         }
         let ran = self.parts.clock.now().duration_since(row.state_entered_at).as_secs();
         let ran = Duration::from_secs(u64::try_from(ran).unwrap_or(0));
-        now.checked_sub(ran).unwrap_or(now)
+        worked.checked_sub(ran).unwrap_or(worked)
     }
 
     fn next_due(&self, row: &Sandbox, since: Instant) -> (Due, Instant) {
         let settings = &self.parts.settings;
+        if row.terms.suspended.is_some() && row.state == SandboxState::Running {
+            return (Due::Suspension, Instant::now());
+        }
+        if row.terms.crashed.is_some() && row.state == SandboxState::Running {
+            return (Due::WorkerEnd, Instant::now() + settings.completing_deadline);
+        }
         match (row.state, row.terms.timeout_seconds) {
             (SandboxState::Pending | SandboxState::Creating, _) => {
                 (Due::FirstEvent, since + settings.creating_deadline)
             }
-            (SandboxState::Completing, _) => (Due::WorkerEnd, since + settings.completing_deadline),
+            (SandboxState::Completing, _) => {
+                (Due::WorkerEnd, since + settings.completing_deadline + self.follow_up())
+            }
             (SandboxState::Running, Some(seconds)) => {
                 let given = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
                 (Due::TimeIsOver, since + given.min(FAR_AWAY))
@@ -165,13 +273,16 @@ impl Driver {
         }
     }
 
-    async fn time_is_over(&self, id: &SandboxId) -> Result<(), Error> {
+    fn follow_up(&self) -> Duration {
+        self.parts.settings.follow_up_of(&self.row.borrow())
+    }
+
+    async fn time_is_over(&self, id: &SandboxId) -> Result<Ended, Error> {
         let seconds = self.row.borrow().terms.timeout_seconds.unwrap_or_default();
         let words =
-            format!("it ran longer than the {seconds} s it was given (timeout_seconds) and was ended");
+            format!("it worked longer than the {seconds} s it was given (timeout_seconds) and was ended");
         record(&self.parts, id, "sandbox.timeout", &json!({ "timeout_seconds": seconds })).await;
-        let exit = self.end(id).await?;
-        self.after_exit(id, &exit, Some(&words)).await
+        Ok(Ended::Exit(self.end(id).await?, Some(words)))
     }
 
     /// Asks it to end, waits a while, ends it.
@@ -207,7 +318,13 @@ impl Driver {
         match sandbox.state {
             SandboxState::Completing => finish::record_result(&self.parts, &sandbox).await,
             state if state.is_terminal() => Ok(()),
-            _ => Err(Error::Missing(why.map_or_else(|| ending::describe(exit), str::to_owned))),
+            _ if sandbox.terms.suspended.is_some() => going_on::suspended(&self.parts, &sandbox).await,
+            _ => Err(match (why, &sandbox.terms.crashed) {
+                (Some(why), _) => Error::Missing(why.to_owned()),
+                (None, Some(how)) => Error::Died(how.clone()),
+                (None, None) if ending::died(exit) => Error::Died(ending::describe(exit)),
+                (None, None) => Error::Missing(ending::describe(exit)),
+            }),
         }
     }
 
@@ -246,6 +363,9 @@ impl Driver {
 /// Fails a sandbox and its task, unless it is over by another cause, which is on record then. A task that a later
 /// attempt has, or that is over itself, is left alone; the sandbox ends all the same.
 pub(crate) async fn fail(parts: &Parts, id: &SandboxId, reason: &str) {
+    if going_on::was_to_be_suspended(parts, id).await {
+        return;
+    }
     for task_trigger in [Some(TaskTrigger::Fail), None] {
         let change = SandboxChange {
             trigger: Some(SandboxTrigger::Fail),

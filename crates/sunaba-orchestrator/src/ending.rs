@@ -7,6 +7,12 @@ pub(crate) fn describe(exit: &Exit) -> String {
     format!("the sandbox was over before its agent was done: {}; see its raw log", how(exit))
 }
 
+/// Whether it ended by itself and not for something that would end the next one too.
+pub(crate) fn died(exit: &Exit) -> bool {
+    let by_itself = exit.error.is_none() && exit.ended_for.is_none() && !exit.killed_on_request;
+    by_itself && exit.oom_kills == 0 && exit.code != Some(0)
+}
+
 pub(crate) fn how(exit: &Exit) -> String {
     if let Some(error) = &exit.error {
         return format!("it could not be started: {error}");
@@ -80,6 +86,8 @@ mod tests {
         ];
         let words: std::collections::BTreeSet<String> = ends.iter().map(describe).collect();
         assert_eq!(words.len(), ends.len(), "{words:#?}");
+        let died: Vec<bool> = ends.iter().map(died).collect();
+        assert_eq!(died, [true, true, false, false, false, false, false, false, false, true]);
         assert!(describe(&ends[4]).contains("memory") && describe(&ends[5]).contains("disk"));
     }
 }

@@ -3,8 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use sunaba_nodes::wire::Left;
 use sunaba_types::Sandbox;
-use sunaba_types::shim::{BRIDGE_ADDRESS, HOME_INSIDE, PROXY_ADDRESS, WORKSPACE_INSIDE};
+use sunaba_types::execution::variables;
+use sunaba_types::shim::{BRIDGE_ADDRESS, HOME_INSIDE, PATH_INSIDE, PROXY_ADDRESS, WORKSPACE_INSIDE};
 
 use crate::Settings;
 use crate::work::Work;
@@ -20,6 +22,8 @@ type Env = BTreeMap<String, String>;
 #[derive(Debug)]
 pub(crate) struct Told<'a> {
     pub(crate) branch: &'a str,
+    /// What is there of the files of the attempt before, if that ended in the middle of its work.
+    pub(crate) left: Option<Left>,
     pub(crate) token: &'a str,
     pub(crate) toolchains: &'a [String],
     /// How the repository tells whether the work is good.
@@ -44,7 +48,7 @@ pub(crate) fn worker_env(settings: &Settings, sandbox: &Sandbox, work: &Work, to
     set("PROJECT_ID", work.project.id.as_str());
     set("AGENT_ID", &format!("{}/{}", sandbox.runtime, sandbox.model));
     set("BRANCH_NAME", told.branch);
-    set("INITIAL_PROMPT", &sandbox.prompt);
+    set("INITIAL_PROMPT", &prompt(sandbox, told.left));
     set("SANDBOX_RUNTIME", &sandbox.runtime);
     set("MODEL", &sandbox.model);
     set("SANDBOX_TOKEN", token);
@@ -54,8 +58,25 @@ pub(crate) fn worker_env(settings: &Settings, sandbox: &Sandbox, work: &Work, to
     set("ANTHROPIC_API_KEY", token);
     set("OPENAI_BASE_URL", &format!("{base}/gateway/openai/v1"));
     set("OPENAI_API_KEY", token);
+    set("GOOGLE_GEMINI_BASE_URL", &format!("{base}/gateway/google"));
+    set("GEMINI_API_KEY", token);
     set("HEARTBEAT_INTERVAL", &settings.heartbeat_seconds.to_string());
     set("MAX_TURNS", &settings.max_turns.to_string());
+    for (name, value) in variables::of(&sandbox.terms.execution_config) {
+        set(name, &value);
+    }
+    let follow_up = settings.follow_up_of(sandbox).as_secs_f64() / 60.0;
+    set("FOLLOW_UP_MINUTES", &follow_up.to_string());
+    if let Some(resume) = &sandbox.terms.resume {
+        set("RESUME_SESSION_ID", &resume.session_id);
+        set("FORK_SESSION", if resume.fork { "true" } else { "false" });
+        if let Some(call) = &resume.until {
+            set("SUNABA_RESUME_UNTIL", call);
+        }
+    }
+    if let Some(message) = &sandbox.terms.prompt_message {
+        set("SUNABA_PROMPT_MESSAGE", message.as_str());
+    }
     if let Some(budget) = sandbox.terms.budget_usd {
         set("MAX_BUDGET_USD", &budget.to_string());
     }
@@ -88,6 +109,23 @@ pub(crate) fn worker_env(settings: &Settings, sandbox: &Sandbox, work: &Work, to
     env
 }
 
+/// What the agent is told, and what it finds of the work of the attempt before.
+fn prompt(sandbox: &Sandbox, left: Option<Left>) -> String {
+    let found = match left {
+        None => return sandbox.prompt.clone(),
+        Some(Left::Whole) => {
+            "An earlier sandbox of this task ended in the middle of the work. The files are as they were at the last \
+             look at them, mostly after its last tool call; what it had not pushed is in a commit on the branch. Files that git ignores, and programs that \
+             ran, are gone."
+        }
+        Some(Left::Pushed) => {
+            "An earlier sandbox of this task ended in the middle of the work. The files are those that it had pushed to \
+             the branch; what it had not pushed is gone."
+        }
+    };
+    format!("{}\n\n[{found}]", sandbox.prompt)
+}
+
 /// The environment of a setup command: nothing of any sandbox, because what it makes is laid under many.
 pub(crate) fn setup_env(toolchains: &[String]) -> Env {
     let mut env = everywhere(toolchains);
@@ -102,7 +140,7 @@ pub(crate) fn setup_env(toolchains: &[String]) -> Env {
 fn everywhere(toolchains: &[String]) -> Env {
     let proxy = format!("http://{PROXY_ADDRESS}");
     let mut path: String = toolchains.iter().map(|toolchain| format!("{toolchain}/bin:")).collect();
-    path.push_str("/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin");
+    path.push_str(PATH_INSIDE);
     let pairs = [
         ("CWD", WORKSPACE_INSIDE),
         ("HOME", HOME_INSIDE),

@@ -8,13 +8,54 @@ use sunaba_engine::{SandboxTrigger, TaskTrigger};
 use sunaba_nodes::Where;
 use sunaba_nodes::wire::Published;
 use sunaba_store::{EventQuery, SandboxChange};
-use sunaba_types::{Outcome, ProjectId, Sandbox};
+use sunaba_types::{Outcome, ProjectId, Sandbox, TaskState};
 
 use crate::patience::patiently;
+use crate::record::record;
 use crate::{Error, Parts};
 
 /// Publishes the branch and completes sandbox and task in one step.
 pub(crate) async fn record_result(parts: &Parts, sandbox: &Sandbox) -> Result<(), Error> {
+    let mut change = match is_recorded(parts, sandbox).await? {
+        true => SandboxChange::default(),
+        false => result(parts, sandbox).await?,
+    };
+    change.trigger = Some(SandboxTrigger::ResultRecorded);
+    patiently(|| parts.store.change_sandbox(&sandbox.id, change.clone())).await?;
+    Ok(())
+}
+
+/// Publishes the branch and completes the task, while the sandbox waits for a follow-up. One that has come meanwhile
+/// leaves it to the next time.
+pub(crate) async fn record_early(parts: &Parts, sandbox: &Sandbox) -> Result<(), Error> {
+    if is_recorded(parts, sandbox).await? {
+        return Ok(());
+    }
+    let mut change = result(parts, sandbox).await?;
+    change.only_since = Some(sandbox.state_entered_at);
+    match patiently(|| parts.store.change_sandbox(&sandbox.id, change.clone())).await {
+        Ok(_) => {
+            let told = json!({
+                "outcome": change.outcome, "result": change.result,
+                "follow_up_seconds": parts.settings.follow_up_of(sandbox).as_secs(),
+            });
+            record(parts, &sandbox.id, "sandbox.result", &told).await;
+            Ok(())
+        }
+        Err(sunaba_store::Error::Conflict { code: "sandbox_moved_on", .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether the task has the result of this attempt already.
+async fn is_recorded(parts: &Parts, sandbox: &Sandbox) -> Result<bool, Error> {
+    let Some(task) = &sandbox.task_id else { return Ok(false) };
+    let task = patiently(|| parts.store.find_task(task)).await?;
+    Ok(task.is_some_and(|task| task.status == TaskState::Completed && task.attempt == sandbox.attempt))
+}
+
+/// Publishes the branch; what is then to be recorded.
+async fn result(parts: &Parts, sandbox: &Sandbox) -> Result<SandboxChange, Error> {
     let missing = |what: &str| Error::Missing(format!("the finished sandbox has no {what}"));
     let project = sandbox.project_id.as_ref().ok_or_else(|| missing("project"))?;
     let Published { outcome, head } = publish(parts, sandbox, project).await?;
@@ -24,16 +65,13 @@ pub(crate) async fn record_result(parts: &Parts, sandbox: &Sandbox) -> Result<()
     let result = json!({
         "branch_name": sandbox.branch_name, "base_commit": sandbox.base_commit, "head_commit": head
     });
-    let change = SandboxChange {
-        trigger: Some(SandboxTrigger::ResultRecorded),
+    Ok(SandboxChange {
         task_trigger: Some(TaskTrigger::ResultRecorded),
         head_commit: Some(head),
         outcome: Some(outcome),
         result: Some(result),
         ..SandboxChange::default()
-    };
-    patiently(|| parts.store.change_sandbox(&sandbox.id, change.clone())).await?;
-    Ok(())
+    })
 }
 
 /// Has the project's home publish what arrived there. A home that is away for a moment is waited for; the work

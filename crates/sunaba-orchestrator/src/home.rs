@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sunaba_git::{Credential, Mirror, ProjectLocks, publish_branch};
-use sunaba_nodes::wire::{Ground, Published};
+use sunaba_git::{Credential, LeftBy, Mirror, ProjectLocks, Unfinished, publish_branch};
+use sunaba_nodes::wire::{Ground, Left, Published};
 use sunaba_secrets::Secrets;
 use sunaba_store::{SandboxChange, Store};
-use sunaba_types::{Outcome, Project, ProjectId, Sandbox, SandboxId, Ticket};
+use sunaba_types::{FilesFrom, Outcome, Project, ProjectId, Sandbox, SandboxId, SandboxState, Ticket};
 
 use crate::Error;
 use crate::patience::patiently;
@@ -48,7 +48,12 @@ impl Home {
     /// Refreshes the mirror, makes or finds the branch of a sandbox's ticket and records where its work starts:
     /// here, under the lock, so that whoever asks again gets the same answer.
     pub async fn lay_ground(&self, sandbox: &SandboxId) -> Result<Ground, Error> {
-        let task = self.find_sandbox(sandbox).await?.task_id.ok_or_else(|| missing("task"))?;
+        let asked = self.find_sandbox(sandbox).await?;
+        let task = asked.task_id.clone().ok_or_else(|| missing("task"))?;
+        let past = match &asked.terms.resume {
+            Some(resume) => self.find_sandbox(&resume.from).await?.branch_name,
+            None => None,
+        };
         let task = patiently(|| self.store.find_task(&task)).await?.ok_or_else(|| missing("task"))?;
         let ticket = &task.ticket_id;
         let ticket = patiently(|| self.store.find_ticket(ticket)).await?.ok_or_else(|| missing("ticket"))?;
@@ -63,7 +68,9 @@ impl Home {
         let mirror = Mirror::ensure(self.mirror_path(&project.id), source).await?;
         let mirror = mirror.with_credential(credential);
         mirror.fetch().await?;
-        let (branch, commit) = find_or_make_branch(&mirror, &project, &ticket).await?;
+        let past = past.as_deref();
+        let left = self.take_over(&mirror, &ticket, &asked).await?;
+        let (branch, commit) = find_or_make_branch(&mirror, &project, &ticket, &asked, past).await?;
         let is_of_source = mirror.source_has(&project.default_branch, &commit).await?;
         let change = SandboxChange {
             branch_name: Some(branch.clone()),
@@ -71,7 +78,41 @@ impl Home {
             ..SandboxChange::default()
         };
         patiently(|| self.store.change_sandbox(sandbox, change.clone())).await?;
-        Ok(Ground { branch, commit, is_of_source })
+        Ok(Ground { branch, commit, is_of_source, left })
+    }
+
+    /// Puts what the attempt before had changed and not pushed on its branch, as far as its steps arrived here. One that
+    /// was completed with a result has pushed its work; what lay around besides is nobody's.
+    async fn take_over(
+        &self,
+        mirror: &Mirror,
+        ticket: &Ticket,
+        sandbox: &Sandbox,
+    ) -> Result<Option<Left>, Error> {
+        let (Some(after), Some(branch)) = (&sandbox.terms.after, &ticket.branch_name) else {
+            return Ok(None);
+        };
+        let past = self.find_sandbox(after).await?;
+        let is_finished = past.state == SandboxState::Completed && past.terms.suspended.is_none();
+        let Some(base) = past.base_commit.as_deref().filter(|_| !is_finished) else { return Ok(None) };
+        let left = LeftBy { sandbox: after.as_str(), base, branch };
+        let message = format!("Unfinished work of {after}\n");
+        let take_over = || mirror.take_over_steps(left, &message, sandbox.created_at.as_second());
+        let taken = match take_over().await {
+            Err(error) => {
+                tracing::warn!(sandbox = %after, %error, "what it had not pushed is looked for once more");
+                take_over().await
+            }
+            taken => taken,
+        };
+        Ok(Some(match taken {
+            Ok(Unfinished::Nothing | Unfinished::Committed(_)) => Left::Whole,
+            Ok(Unfinished::Unknown) => Left::Pushed,
+            Err(error) => {
+                tracing::warn!(sandbox = %after, %error, "what it had not pushed cannot be taken over");
+                Left::Pushed
+            }
+        }))
     }
 
     /// Finds what a sandbox left in the mirror and writes it to the user's repository.
@@ -145,23 +186,50 @@ fn missing(what: &str) -> Error {
     Error::Missing(format!("the sandbox has no {what}"))
 }
 
-/// The branch's name and the commit it is at.
+/// The branch's name and the commit it is at. A conversation that goes on for another ticket goes on with the files
+/// that it is about, which are on the branch `past`.
 async fn find_or_make_branch(
     mirror: &Mirror,
     project: &Project,
     ticket: &Ticket,
+    sandbox: &Sandbox,
+    past: Option<&str>,
 ) -> Result<(String, String), Error> {
     if let Some(name) = &ticket.branch_name
         && let Some(commit) = mirror.branch_commit(name).await?
     {
         return Ok((name.clone(), commit));
     }
-    let base = mirror.resolve(&project.default_branch).await?;
+    let of_past = match past {
+        Some(branch) => mirror.branch_commit(branch).await?,
+        None => None,
+    };
+    let base = match (&sandbox.terms.files_from, of_past) {
+        (Some(files), _) => commit_files(mirror, sandbox, files).await?,
+        (None, Some(commit)) => commit,
+        (None, None) => mirror.resolve(&project.default_branch).await?,
+    };
     let name = mirror
         .unique_branch_name(ticket.ticket_type.branch_prefix(), ticket.id.as_str(), &ticket.title)
         .await?;
     mirror.create_branch(&name, &base).await?;
     Ok((name, base))
+}
+
+/// A commit of another sandbox's files; where nothing was changed yet, the one that it started from.
+async fn commit_files(mirror: &Mirror, sandbox: &Sandbox, files: &FilesFrom) -> Result<String, Error> {
+    if files.tree == files.base_commit {
+        return Ok(mirror.resolve(&files.base_commit).await?);
+    }
+    if !mirror.has_tree(&files.tree).await? {
+        let words =
+            format!("the files of {} that this starts from ({}) are not here", files.sandbox_id, files.tree);
+        return Err(Error::Missing(words));
+    }
+    let place = files.seq.map(|seq| format!(" at event {seq}")).unwrap_or_default();
+    let message = format!("Files of {}{place}\n", files.sandbox_id);
+    let at = sandbox.created_at.as_second();
+    Ok(mirror.commit_tree(&files.tree, &files.base_commit, &message, at).await?)
 }
 
 #[cfg(test)]

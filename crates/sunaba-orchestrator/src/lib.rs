@@ -13,9 +13,11 @@ mod bring_up;
 mod call_back;
 mod capacity;
 mod driver;
+mod early;
 mod ending;
 mod environment;
 mod finish;
+mod going_on;
 mod home;
 mod lost;
 #[cfg(test)]
@@ -60,6 +62,9 @@ pub enum Error {
     /// What setup commands made cannot be read.
     #[error("what a setup command made cannot be used: {0}")]
     Layers(#[source] std::io::Error),
+    /// The sandbox ended by itself before its agent was done: it may be tried again.
+    #[error("{0}")]
+    Died(String),
     /// Something that the work needs is not there.
     #[error("{0}")]
     Missing(String),

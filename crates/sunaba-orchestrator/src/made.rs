@@ -77,6 +77,7 @@ pub(crate) async fn sandbox(parts: &Parts) -> Sandbox {
         title: "t".into(),
         description: String::new(),
         priority: Priority::Medium,
+        execution_config: sunaba_types::ExecutionConfig::default(),
     };
     let sandbox = NewSandbox {
         project_id: Some(project_id),

@@ -10,7 +10,7 @@ use sunaba_nodes::Nodes;
 use sunaba_sandbox::Provider;
 use sunaba_store::Store;
 use sunaba_types::chain::Hash;
-use sunaba_types::{Clock, Egress, SandboxId};
+use sunaba_types::{Clock, Egress, Sandbox, SandboxId};
 
 use crate::home::Home;
 use crate::setup::Shelf;
@@ -73,6 +73,10 @@ pub struct Settings {
     pub heartbeat_seconds: u64,
     /// Most turns an agent may take.
     pub max_turns: u32,
+    /// How long a sandbox whose agent is done waits for somebody to say more.
+    pub follow_up: Duration,
+    /// How many sandboxes of a task may die in a row before the task fails.
+    pub most_deaths: i64,
     /// A node that was silent for so long is given up, with the sandboxes it held.
     pub node_lost_after: Duration,
     /// How often a task may be tried when the nodes that tried it were lost.
@@ -105,6 +109,8 @@ impl Settings {
             layers_max_bytes: 32 << 30,
             heartbeat_seconds: 30,
             max_turns: 50,
+            follow_up: Duration::ZERO,
+            most_deaths: 3,
             node_lost_after: Duration::from_secs(15 * 60),
             most_attempts: 5,
         }
@@ -132,6 +138,16 @@ pub struct Parts {
     pub home: Home,
     /// What setup commands made.
     pub shelf: Shelf,
+}
+
+impl Settings {
+    /// How long this sandbox waits for somebody to say more when its agent is done.
+    pub(crate) fn follow_up_of(&self, sandbox: &Sandbox) -> Duration {
+        match sandbox.terms.follow_up_seconds {
+            Some(seconds) => Duration::from_secs(u64::try_from(seconds).unwrap_or(0)),
+            None => self.follow_up,
+        }
+    }
 }
 
 impl Parts {

@@ -1,7 +1,7 @@
 //! Compares rows with what the providers have, in both directions.
 //!
 //! What is at a provider without a living row is deleted; a row that should have a sandbox and has none fails
-//! with the reason. A provider or a store that does not answer decides nothing.
+//! with the reason, and its task is tried again. A provider or a store that does not answer decides nothing.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ use sunaba_types::{Sandbox, SandboxId, SandboxState};
 use tokio::time::Instant;
 
 use crate::watch::{LIVING, LOOK_MAX};
-use crate::{Parts, driver, setup};
+use crate::{Parts, driver, going_on, setup};
 
 /// One comparison of everything.
 pub(crate) async fn reconcile(parts: &Parts, seen: &SeenWaiting) {
@@ -83,7 +83,7 @@ async fn fail_rows_without_a_sandbox(parts: &Parts, provider: &Arc<dyn Provider>
         if matches!(provider.status(&row.id).await, Ok(Status::Absent)) {
             let words = format!("its sandbox is gone at the provider {}", provider.name());
             tracing::warn!(sandbox = %row.id, "a sandbox that should run is not there");
-            driver::fail(parts, &row.id, &words).await;
+            going_on::replace(parts, &row.id, &words).await;
         }
     }
 }

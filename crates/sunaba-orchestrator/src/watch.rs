@@ -18,7 +18,7 @@ use crate::lost::Watchman;
 use crate::placement::{self, COURTESY};
 use crate::reconcile::{SEEN_FOR, SeenWaiting};
 use crate::record::record_once;
-use crate::{Parts, capacity, reconcile};
+use crate::{Parts, capacity, going_on, reconcile};
 
 /// The longest time between two looks at the rows.
 const POLL: Duration = Duration::from_secs(1);
@@ -96,12 +96,17 @@ impl Orchestrator {
     pub async fn run(mut self, stop: CancellationToken) {
         let mut hints = self.parts.store.hints();
         let mut reconcile_at = Instant::now();
+        let mut wake_at = Instant::now();
         self.watchman.spawn(watch_nodes(Arc::clone(&self.parts)));
         loop {
             hints.mark_unchanged();
             let began = std::time::Instant::now();
             let went_well = self.look().await;
             self.parts.nodes.loops().round("sandboxes", began, went_well);
+            if self.parts.settings.takes_up && Instant::now() >= wake_at {
+                going_on::wake(&self.parts).await;
+                wake_at = Instant::now() + POLL;
+            }
             if Instant::now() >= reconcile_at {
                 self.sweep();
                 reconcile_at = Instant::now() + RECONCILE_EVERY;
@@ -228,7 +233,10 @@ impl Orchestrator {
     fn ensure_driver(&mut self, sandbox: Sandbox) {
         if let Some(seat) = self.seats.get(&sandbox.id) {
             seat.row.send_if_modified(|known| {
-                let changed = known.state != sandbox.state;
+                // One that went on and was done again between two looks is in the same state, but anew.
+                let seen = |row: &Sandbox| (row.state, row.state_entered_at);
+                let told = |row: &Sandbox| (row.terms.suspended.clone(), row.terms.crashed.clone());
+                let changed = seen(known) != seen(&sandbox) || told(known) != told(&sandbox);
                 *known = sandbox;
                 changed
             });

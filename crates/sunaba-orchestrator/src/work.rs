@@ -5,7 +5,7 @@ use std::time::Duration;
 use secrecy::ExposeSecret as _;
 use sunaba_git::{Credential, FetchProblem, Mirror, ObjectFormat};
 use sunaba_nodes::Where;
-use sunaba_nodes::wire::{Ground, PREFIX};
+use sunaba_nodes::wire::{Ground, Left, PREFIX};
 use sunaba_types::{NodeId, Project, ProjectId, Sandbox, Task, Ticket};
 use tokio::time::Instant;
 
@@ -34,6 +34,8 @@ pub(crate) struct Base {
     pub(crate) commit: String,
     /// Whether the source's own branch has the commit: then no agent wrote any of it.
     pub(crate) is_of_source: bool,
+    /// What is there of the files of the attempt before, if that ended in the middle of its work.
+    pub(crate) left: Option<Left>,
 }
 
 /// Reads the rows.
@@ -59,8 +61,8 @@ pub(crate) async fn lay_base(parts: &Parts, sandbox: &Sandbox, work: &Work) -> R
         }
         Where::There(node) => lay_elsewhere(parts, sandbox, &work.project, &node).await?,
     };
-    let Ground { branch, commit, is_of_source } = ground;
-    Ok(Base { mirror, branch, commit, is_of_source })
+    let Ground { branch, commit, is_of_source, left } = ground;
+    Ok(Base { mirror, branch, commit, is_of_source, left })
 }
 
 /// The ground as the home lays it, and a replica that has it. A branch whose history was rewritten in between may not

@@ -16,7 +16,7 @@ mod provider;
 pub mod seccomp;
 
 pub use docker::{DockerOptions, DockerProvider};
-pub use local::{GROUPS_FILE, Keeping, LocalOptions, LocalProvider, UID_RANGE};
+pub use local::{FoundProgram, GROUPS_FILE, Keeping, LocalOptions, LocalProvider, UID_RANGE, find_inside};
 pub use probe::find_bubblewrap;
 pub use provider::{
     CreateRequest, Error, ExecRequest, ExecResult, HostPlaces, Prepared, Provider, Report, StartRequest,

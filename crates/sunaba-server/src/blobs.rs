@@ -6,6 +6,7 @@
 //! by whoever stored it.
 
 mod elsewhere;
+mod sweep;
 
 use std::io;
 use std::path::{Path, PathBuf};

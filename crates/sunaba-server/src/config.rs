@@ -3,6 +3,29 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use sunaba_types::agents;
+
+/// Runtimes that a request may name; besides them, `acp:` and the command line of an agent.
+pub const RUNTIMES: [&str; agents::NAMES.len()] = agents::NAMES;
+/// Of a command line that a request names.
+const COMMAND_LINE_MAX_CHARS: usize = 500;
+
+/// Whether this is one of these runtimes, or the command line of an agent.
+pub fn is_runtime(known: &[impl AsRef<str>], name: &str) -> bool {
+    let is_line = |line: &str| {
+        !line.trim().is_empty()
+            && line.chars().count() <= COMMAND_LINE_MAX_CHARS
+            && !line.chars().any(char::is_control)
+    };
+    known.iter().any(|known| known.as_ref() == name) || name.strip_prefix("acp:").is_some_and(is_line)
+}
+
+/// What is said of a runtime that is none.
+pub fn runtime_choices(known: &[impl AsRef<str>]) -> String {
+    let names: Vec<_> = known.iter().map(AsRef::as_ref).collect();
+    format!("must be one of {}, or acp: and a command line", names.join(", "))
+}
+
 /// Whether callers must prove who they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AuthMode {
@@ -126,6 +149,8 @@ pub struct ServerConfig {
     pub default_budget_usd: Option<f64>,
     /// How long a sandbox may run when its request does not say; none means no bound.
     pub default_timeout_seconds: Option<i64>,
+    /// How agents work when neither request nor task nor project says.
+    pub default_execution_config: sunaba_types::ExecutionConfig,
     /// Directories that no sandbox may be shown any part of (the data directory).
     pub protected_paths: Vec<PathBuf>,
     /// How much one token may ask for.
@@ -145,12 +170,13 @@ impl Default for ServerConfig {
             default_provider: "local".to_owned(),
             providers: vec!["local".to_owned()],
             default_runtime: "native".to_owned(),
-            runtimes: ["native", "claude"].map(str::to_owned).to_vec(),
+            runtimes: RUNTIMES.map(str::to_owned).to_vec(),
             default_model: "script:default".to_owned(),
             default_resources: sunaba_types::Resources::default(),
             default_isolation: sunaba_types::IsolationWanted::Sampled,
             default_budget_usd: None,
             default_timeout_seconds: None,
+            default_execution_config: sunaba_types::ExecutionConfig::default(),
             protected_paths: Vec::new(),
             limits: Limits::default(),
             room: RoomLimits::default(),

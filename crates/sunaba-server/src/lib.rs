@@ -14,7 +14,9 @@ mod config;
 mod counted;
 mod descriptors;
 mod doors;
+mod expiry;
 mod extract;
+mod files;
 mod hub;
 mod internal;
 mod layers;
@@ -31,9 +33,12 @@ pub mod telemetry;
 mod tunnel;
 
 pub use blobs::{BlobError, BlobFiles};
-pub use config::{AuthMode, Limits, LiveLimits, RoomLimits, ServerConfig};
+pub use config::{
+    AuthMode, Limits, LiveLimits, RUNTIMES, RoomLimits, ServerConfig, is_runtime, runtime_choices,
+};
 pub use doors::{BoxedStream, ByteStream, Doors, StreamHandler};
 pub use extract::list::{parse_cursor, parse_position};
+pub use files::{Between, Content, Entry, FileChange, FileSource, MirrorFiles, Patch, Shown};
 pub use hub::{Filters, Hub};
 pub use layers::token_path;
 pub use openapi::document as openapi_document;
@@ -41,7 +46,7 @@ pub use problem::{ApiError, FieldError, Problem};
 pub use router::{GatewayRoutes, app};
 pub use serve::serve;
 pub use sources::{
-    BusReport, DiffSource, DutyError, HomeDuties, LiveUsage, LogSource, ProviderReport, ProviderReports,
+    AgentProgram, BusReport, DutyError, HomeDuties, LiveUsage, LogSource, ProviderReport, ProviderReports,
     ReadyCheck, SourceError,
 };
 pub use state::{AppState, Parts};

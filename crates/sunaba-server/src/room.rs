@@ -82,6 +82,14 @@ impl Room {
         (sandbox.resources.disk_gb * self.limits.blob_disks * GIB) as u64
     }
 
+    /// A blob of a sandbox is gone.
+    pub(crate) fn give_back(&self, id: &SandboxId, bytes: u64) {
+        let mut blobs = self.blobs.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(held) = blobs.get_mut(id) {
+            *held = held.saturating_sub(bytes);
+        }
+    }
+
     /// Whether so many bytes more may be written to a sandbox's log.
     pub(crate) fn check_log(&self, id: &SandboxId, bytes: u64) -> Result<(), ApiError> {
         let logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);

@@ -13,7 +13,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::api::{blobs, live, ops, projects, sandboxes, system, tasks, tickets, tokens};
+use crate::api::{agents, blobs, live, ops, projects, sandboxes, system, tasks, tickets, tokens};
 use crate::layers::{gate, measure, observe};
 use crate::{ApiError, AppState, internal, openapi, tunnel};
 
@@ -73,6 +73,7 @@ pub(crate) fn documented() -> OpenApiRouter<AppState> {
         .routes(routes!(blobs::upload::upload))
         .routes(routes!(blobs::fetch::fetch))
         .routes(routes!(live::ws::ws))
+        .routes(routes!(agents::agents))
         .routes(routes!(system::backup::backup))
         .routes(routes!(system::isolation::isolation))
         .routes(routes!(system::status::status))
@@ -99,10 +100,19 @@ fn sandbox_routes() -> OpenApiRouter<AppState> {
         .routes(routes!(sandboxes::task::task))
         .routes(routes!(sandboxes::post_message::post_message, sandboxes::take_messages::take_messages))
         .routes(routes!(sandboxes::history::history))
+        .routes(routes!(sandboxes::questions::ask::ask, sandboxes::questions::list::of_sandbox))
+        .routes(routes!(sandboxes::questions::show::show))
+        .routes(routes!(sandboxes::questions::answer::answer))
+        .routes(routes!(sandboxes::questions::withdraw::withdraw))
+        .routes(routes!(sandboxes::questions::list::all))
         .routes(routes!(sandboxes::diff::diff))
+        .routes(routes!(sandboxes::files::files))
+        .routes(routes!(sandboxes::fork::fork))
         .routes(routes!(sandboxes::logs::logs))
         .routes(routes!(sandboxes::usage::usage))
         .routes(routes!(sandboxes::post_blob::post_blob))
+        .routes(routes!(sandboxes::transcripts::list::list))
+        .routes(routes!(sandboxes::transcripts::put::put, sandboxes::transcripts::fetch::fetch))
 }
 
 fn log_routes() -> OpenApiRouter<AppState> {

@@ -1,4 +1,4 @@
-//! What the server shows and others hold: diffs, raw output, what providers can do, readiness of parts.
+//! What the server shows and others hold: raw output, what providers can do, readiness of parts.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -12,16 +12,18 @@ pub enum SourceError {
     /// There is nothing to show yet, or not any more; the text says why.
     #[error("{0}")]
     Absent(String),
+    /// A step whose files did not arrive, or not yet.
+    #[error("{0}")]
+    NotPushed(String),
+    /// The step has no such path.
+    #[error("{0}")]
+    NoSuchPath(String),
+    /// It is more than is shown.
+    #[error("{0}")]
+    TooLarge(String),
     /// It could not be read.
     #[error("the source failed")]
     Failed(#[source] Box<dyn std::error::Error + Send + Sync>),
-}
-
-/// Gives what a sandbox changed.
-#[async_trait]
-pub trait DiffSource: Send + Sync + std::fmt::Debug {
-    /// The unified diff between the commit a sandbox started from and what it made of it.
-    async fn diff(&self, sandbox: &Sandbox) -> Result<String, SourceError>;
 }
 
 /// Gives what a sandbox's processes printed.
@@ -44,6 +46,19 @@ pub struct ProviderReport {
     pub capacity: Option<Resources>,
     /// What was looked at.
     pub findings: Vec<Finding>,
+    /// The agents' programs that its sandboxes find; none when that cannot be seen from outside.
+    pub agents: Option<Vec<AgentProgram>>,
+}
+
+/// An agent's program that is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentProgram {
+    /// Whose.
+    pub agent: &'static str,
+    /// Its version, when it can be seen.
+    pub version: Option<String>,
+    /// Why it would not run in a sandbox.
+    pub problem: Option<String>,
 }
 
 /// Tells what the providers can do. Asked at most every few seconds: the server remembers the answer.

@@ -13,13 +13,14 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::auth::TokenCache;
+use crate::expiry::Expiry;
 use crate::extract::BodyBudget;
 use crate::layers::rate::RateLimits;
 use crate::liveness::Liveness;
 use crate::providers::Providers;
 use crate::room::Room;
 use crate::{
-    BlobFiles, BusReport, DiffSource, HomeDuties, Hub, LiveUsage, LogSource, ProviderReports, ReadyCheck,
+    BlobFiles, BusReport, FileSource, HomeDuties, Hub, LiveUsage, LogSource, ProviderReports, ReadyCheck,
     ServerConfig, Tunnels,
 };
 
@@ -34,8 +35,8 @@ pub struct Parts {
     pub blobs: BlobFiles,
     /// What is set.
     pub config: ServerConfig,
-    /// What sandboxes changed; none when this node holds no repositories.
-    pub diffs: Option<Arc<dyn DiffSource>>,
+    /// The files of sandboxes; none when this node holds no repositories.
+    pub files: Option<Arc<dyn FileSource>>,
     /// What sandboxes printed; none when this node holds no sandboxes.
     pub logs: Option<Arc<dyn LogSource>>,
     /// What running sandboxes use; none when this node holds no sandboxes.
@@ -74,7 +75,7 @@ impl Parts {
             clock,
             blobs,
             config,
-            diffs: None,
+            files: None,
             logs: None,
             usage: None,
             providers: None,
@@ -139,6 +140,10 @@ impl AppState {
         inner.parts.blobs.remove_unfinished();
         inner.tasks.spawn(inner.hub.clone().run(inner.parts.shutdown.clone()));
         inner.tasks.spawn(inner.liveness.clone().run(inner.parts.shutdown.clone()));
+        let expiry = Expiry::new(Arc::clone(&inner.parts.store), Arc::clone(&inner.parts.clock));
+        inner.tasks.spawn(expiry.run(inner.parts.shutdown.clone()));
+        let (blobs, store) = (inner.parts.blobs.clone(), Arc::clone(&inner.parts.store));
+        inner.tasks.spawn(blobs.sweep_now_and_then(store, inner.parts.shutdown.clone()));
         inner.tasks.spawn(inner.rates.clone().run(inner.parts.shutdown.clone()));
     }
 

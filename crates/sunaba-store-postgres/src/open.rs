@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::listen::Listener;
 use crate::refusal::OpenError;
-use crate::unit::Terms;
+use crate::unit::{Recent, Terms};
 use crate::writer::{Context, Writer};
 
 /// How long somebody waits for a connection; a server that restarts may be back by then.
@@ -99,9 +99,10 @@ impl PostgresStore {
         let position = bring_up_to_date(&connect, options.durability, marked).await?;
         let (hint, hints) = watch::channel(position);
         let (hint, tail) = (Arc::new(hint), Arc::<Tail>::default());
-        let writers = pool(options.writers, ACQUIRE_TIMEOUT, writing(&connect));
+        let recent = Arc::<Recent>::default();
+        let writers = forgetting_pool(options.writers, writing(&connect), &recent);
         // One more, on which the store listens.
-        let readers = pool(options.readers + 1, ACQUIRE_TIMEOUT, reading(&connect));
+        let readers = pool(options.readers + 1, reading(&connect));
         let (stop, background) = (CancellationToken::new(), TaskTracker::new());
         let listener = Listener { pool: readers.clone(), hint: Arc::clone(&hint), stop: stop.clone() };
         background.spawn(listener.run());
@@ -113,6 +114,7 @@ impl PostgresStore {
             terms: Terms { durability: options.durability, known_layout: known_layout() },
             tail: Arc::clone(&tail),
             repeaters: Arc::default(),
+            recent,
         };
         let writer = Writer::start(context, options.writers);
         let guard = stop.clone().drop_guard();
@@ -166,10 +168,25 @@ fn address(options: &Options) -> Result<PgConnectOptions, OpenError> {
         .disable_statement_logging())
 }
 
-fn pool(most: u32, acquire_timeout: Duration, connect: PgConnectOptions) -> PgPool {
+fn pool(most: u32, connect: PgConnectOptions) -> PgPool {
+    pool_options(most).connect_lazy_with(connect)
+}
+
+/// Behind a new connection may be another server that took over and knows less: nothing that was remembered of
+/// the one before counts.
+fn forgetting_pool(most: u32, connect: PgConnectOptions, recent: &Arc<Recent>) -> PgPool {
+    let recent = Arc::clone(recent);
+    let options = pool_options(most).after_connect(move |_, _| {
+        recent.forget();
+        Box::pin(async { Ok(()) })
+    });
+    options.connect_lazy_with(connect)
+}
+
+fn pool_options(most: u32) -> PgPoolOptions {
     PgPoolOptions::new()
         .max_connections(most)
-        .acquire_timeout(acquire_timeout)
+        .acquire_timeout(ACQUIRE_TIMEOUT)
         .test_before_acquire(false)
         .before_acquire(|connection, rested| {
             Box::pin(async move {
@@ -179,7 +196,6 @@ fn pool(most: u32, acquire_timeout: Duration, connect: PgConnectOptions) -> PgPo
                 Ok(true)
             })
         })
-        .connect_lazy_with(connect)
 }
 
 /// Every statement of the writer finds its rows by key. Its plans are made once and must not depend on how

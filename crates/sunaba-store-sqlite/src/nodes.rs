@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sunaba_store::{Error, NodeStore, Result};
+use sunaba_store_sql::draft::Again;
 use sunaba_store_sql::rows::node::{FormerProcess, NodeRow, ReportText, may_enter, overtaken};
 use sunaba_types::{Node, NodeId, NodeReport, ProjectId, Sandbox, SandboxId};
 
@@ -185,10 +186,7 @@ impl Command<Unit> for Replace {
         if lost.is_none() {
             return Ok(None);
         }
-        match unit.draft.fail_lost_sandbox(&self.id, &self.reason, self.most_attempts)? {
-            Some(new) => Ok(Some(unit.make_sandbox(&new).await?)),
-            None => Ok(None),
-        }
+        unit.fail_and_retry(&self.id, &self.reason, Again::Lost(self.most_attempts)).await
     }
 }
 

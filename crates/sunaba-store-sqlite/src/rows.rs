@@ -29,7 +29,7 @@ macro_rules! task_query {
             r#"SELECT t.id AS "id!", t.ticket_id AS "ticket_id!", t.project_id AS "project_id!", t.phase_id,
                       t.task_type AS "task_type!", t.title AS "title!", t.description AS "description!",
                       t.priority AS "priority!", t.status AS "status!", t.sandbox_id, t.assigned_agent_id,
-                      t.attempt AS "attempt!", t.outcome, t.result, t.error_message,
+                      t.attempt AS "attempt!", t.outcome, t.result, t.error_message, t.execution_config AS "execution_config!",
                       t.created_at AS "created_at!", t.updated_at AS "updated_at!", t.started_at, t.completed_at
                FROM tasks AS t "# + $tail
             $(, $arg)*
@@ -52,6 +52,21 @@ macro_rules! event_query {
     };
 }
 pub(crate) use event_query;
+
+/// Selects conversations (`x`).
+macro_rules! transcript_query {
+    ($tail:tt $(, $arg:expr)* $(,)?) => {
+        sqlx::query_as!(
+            sunaba_store_sql::rows::TranscriptRow,
+            r#"SELECT x.sandbox_id AS "sandbox_id!", x.session_id AS "session_id!", x.runtime AS "runtime!",
+                      x.hash AS "hash!", x.size_bytes AS "size_bytes!", x.turns AS "turns!",
+                      x.updated_at AS "updated_at!"
+               FROM transcripts AS x "# + $tail
+            $(, $arg)*
+        )
+    };
+}
+pub(crate) use transcript_query;
 
 /// A list of ids or names as one JSON argument.
 pub(crate) fn list<'a>(items: impl IntoIterator<Item = &'a str>) -> String {

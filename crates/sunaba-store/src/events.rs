@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use sunaba_types::chain::Hash;
-use sunaba_types::{NewEvent, SandboxId, SandboxState, StoredEvent, Timestamp};
+use sunaba_types::{NewEvent, SandboxId, SandboxState, Step, StoredEvent, Timestamp};
 
 use crate::Result;
 
@@ -205,6 +205,20 @@ pub struct OutlineTurn {
     pub messages: i64,
 }
 
+/// How far from a place a step is looked for when it does not come with `agent.step`, as our worker's do.
+pub const STEP_REACH: i64 = 2000;
+
+/// A step and the event that carries it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StepAt {
+    /// The event's place in the log.
+    pub seq: i64,
+    /// The event's id.
+    pub event_id: String,
+    /// The step.
+    pub step: Step,
+}
+
 /// The event log.
 #[async_trait]
 pub trait EventStore {
@@ -236,6 +250,16 @@ pub trait EventStore {
         after_seq: i64,
         limit: u32,
     ) -> Result<Vec<StoredEvent>>;
+
+    /// The place of an event in its sandbox's log.
+    async fn find_seq(&self, sandbox_id: &SandboxId, event_id: &str) -> Result<Option<i64>>;
+
+    /// The last step that an event at this place or before it carries: with `agent.step` wherever it is, with
+    /// other events within [`STEP_REACH`].
+    async fn step_before(&self, sandbox_id: &SandboxId, at_seq: i64) -> Result<Option<StepAt>>;
+
+    /// The first step that an event after this place carries, within [`STEP_REACH`].
+    async fn step_after(&self, sandbox_id: &SandboxId, seq: i64) -> Result<Option<StepAt>>;
 
     /// The state of a log; not found if the sandbox does not exist.
     async fn log_head(&self, sandbox_id: &SandboxId) -> Result<LogHead>;

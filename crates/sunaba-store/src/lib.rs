@@ -14,8 +14,10 @@ mod feed;
 mod frame;
 mod messages;
 mod nodes;
+mod questions;
 mod registry;
 mod secrets;
+mod sessions;
 mod spending;
 mod tokens;
 pub mod transfer;
@@ -27,16 +29,18 @@ pub use chain::{Walked, walk_chain};
 pub use error::{Error, Outdated, Result};
 pub use events::{
     Append, AppendOutcome, Appended, EVENT_TYPES_MAX, EventPage, EventQuery, EventStore, LogHead, Noise,
-    OutlineTurn, Rejection, TrajectoryDirection, TrajectoryPage, TrajectoryQuery, Writer,
+    OutlineTurn, Rejection, STEP_REACH, StepAt, TrajectoryDirection, TrajectoryPage, TrajectoryQuery, Writer,
 };
 pub use feed::{FeedEntry, FeedStore, PublishedPayload};
 pub use messages::{MessageStore, Queued, TakeMode};
 pub use nodes::{HeldBy, NodeStore};
+pub use questions::{QuestionFilter, QuestionStore};
 pub use registry::{
     BlobStore, NewProject, NewSandbox, NewTask, NewTicket, ProjectPatch, RegistryStore, SandboxChange,
     SandboxFilter, TaskFilter,
 };
 pub use secrets::{SECRETS_MAX, SecretName, SecretStore};
+pub use sessions::{FollowedUp, NewTranscript, SessionStore, Suspension, Waits};
 pub use spending::{
     OpenCall, Reserve, Reserved, Settlement, Spender, Spending, SpendingStore, dollars, no_room,
 };
@@ -52,12 +56,14 @@ pub trait Store:
     EventStore
     + FeedStore
     + MessageStore
+    + QuestionStore
     + RegistryStore
     + BlobStore
     + TokenStore
     + SecretStore
     + SpendingStore
     + NodeStore
+    + SessionStore
     + std::fmt::Debug
     + Send
     + Sync

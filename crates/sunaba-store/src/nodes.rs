@@ -45,7 +45,8 @@ pub trait NodeStore {
     async fn claim_sandbox(&self, id: &SandboxId, node: &NodeId) -> Result<Option<Sandbox>>;
 
     /// Fails a living sandbox of a node that was given up; its task, if this is its present attempt and not
-    /// the `most_attempts`th, gets a new sandbox on the same terms in the same transaction. Gives the new one.
+    /// the `most_attempts`th in a row that was lost so, gets a new sandbox on the same terms in the same transaction.
+    /// Attempts that a message or the end of a wait began do not count. Gives the new one.
     /// Changes nothing when the node has come back or the sandbox is over.
     async fn replace_lost_sandbox(
         &self,

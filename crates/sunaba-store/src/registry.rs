@@ -4,8 +4,9 @@ use async_trait::async_trait;
 use sunaba_engine::{SandboxTrigger, TaskTrigger};
 use sunaba_types::shim::Exit;
 use sunaba_types::{
-    BlobHash, Egress, Outcome, Priority, Project, ProjectId, ProjectSettings, Resources, Sandbox, SandboxId,
-    SandboxState, Task, TaskId, TaskState, Terms, Ticket, TicketId, TicketType, Timestamp,
+    BlobHash, Egress, ExecutionConfig, Outcome, Priority, Project, ProjectId, ProjectSettings, Resources,
+    Sandbox, SandboxId, SandboxState, Task, TaskId, TaskState, Terms, Ticket, TicketId, TicketType,
+    Timestamp,
 };
 
 use crate::{HeldBy, Result, Writer};
@@ -68,6 +69,8 @@ pub struct NewTask {
     pub description: String,
     /// How urgent.
     pub priority: Priority,
+    /// How its agent works.
+    pub execution_config: ExecutionConfig,
 }
 
 /// A sandbox to be made.
@@ -137,6 +140,11 @@ pub struct TaskFilter {
 pub struct SandboxChange {
     /// The step to take; none changes only the fields below.
     pub trigger: Option<SandboxTrigger>,
+    /// Only while it is in the state that it entered then; else a conflict (`sandbox_moved_on`). The same state after
+    /// another one is not the same.
+    pub only_since: Option<Timestamp>,
+    /// Whether somebody wants it to end: then what nobody has read is no reason to go on.
+    pub for_good: bool,
     /// The step its task takes.
     pub task_trigger: Option<TaskTrigger>,
     /// Why (for a failure or a cancellation).
@@ -159,6 +167,13 @@ pub struct SandboxChange {
     pub egress: Option<Egress>,
     /// How it ended at its provider.
     pub exit: Option<Exit>,
+}
+
+impl SandboxChange {
+    /// Whether the sandbox is completed with it, and what nobody has read is to be gone on with.
+    pub fn completes(&self) -> bool {
+        self.trigger == Some(SandboxTrigger::ResultRecorded) && !self.for_good
+    }
 }
 
 /// Projects, tickets, tasks, sandboxes.

@@ -244,6 +244,7 @@ impl TestApp {
             title: title.to_owned(),
             description: title.to_owned(),
             priority: Priority::Medium,
+            execution_config: sunaba_types::ExecutionConfig::default(),
         };
         self.store.create_task(task).await.expect("a task")
     }

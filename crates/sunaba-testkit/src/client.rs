@@ -118,6 +118,11 @@ impl Client {
         self.send(request).await
     }
 
+    /// PUT with any bytes.
+    pub async fn put_raw(&self, path: &str, body: impl Into<reqwest::Body>) -> Answer {
+        self.send(self.request(Method::PUT, path).body(body)).await
+    }
+
     /// PUT with JSON.
     pub async fn put(&self, path: &str, body: Value) -> Answer {
         self.with_body(Method::PUT, path, body).await

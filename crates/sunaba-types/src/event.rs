@@ -200,6 +200,9 @@ pub struct Step {
     /// The step before.
     #[serde(default)]
     pub parent: Option<String>,
+    /// The event after which the files were like this; the one that carries the step when it is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event_id: Option<String>,
 }
 
 /// An event on its way into the log.

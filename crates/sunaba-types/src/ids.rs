@@ -69,6 +69,13 @@ macro_rules! string_id {
             }
         }
 
+        /// Compares as its text does, so that a text finds it in a map.
+        impl std::borrow::Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(&self.0)
@@ -118,6 +125,9 @@ string_id!(
 string_id!(
     /// Something said to an agent.
     MessageId, "msg");
+string_id!(
+    /// Something an agent asks a person.
+    QuestionId, "qst");
 string_id!(
     /// A token's public name (never the token itself).
     TokenId, "tok");

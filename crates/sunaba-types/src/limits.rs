@@ -14,6 +14,10 @@ pub const BATCH_MAX_BYTES: usize = 16 * 1024 * 1024;
 pub const MESSAGE_MAX_BYTES: usize = 64 * 1024;
 /// Most messages that may wait for one sandbox.
 pub const MESSAGES_MAX_WAITING: usize = 1000;
+/// Most questions of one sandbox that may be open.
+pub const QUESTIONS_MAX_OPEN: i64 = 100;
+/// Longest input of a tool that is asked about, in bytes of JSON.
+pub const QUESTION_INPUT_MAX_BYTES: usize = 1024 * 1024;
 /// How long a handed-over message stays with the worker before it is offered again, in seconds.
 pub const MESSAGE_REDELIVERY_SECONDS: i64 = 30;
 /// Longest long poll, in seconds.
@@ -26,6 +30,8 @@ pub const CONTINUOUS_SILENCE_SECONDS: i64 = 75;
 pub const LEGACY_SILENCE_SECONDS: i64 = 15 * 60;
 /// Largest blob, in bytes.
 pub const BLOB_MAX_BYTES: usize = 64 * 1024 * 1024;
+/// Most conversations that one sandbox may have the server keep.
+pub const SESSIONS_MAX: i64 = 100;
 /// Largest list page.
 pub const EVENTS_PAGE_MAX: u32 = 500;
 /// Largest trajectory page.

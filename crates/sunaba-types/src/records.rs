@@ -5,11 +5,14 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::egress::Egress;
+use crate::execution::ExecutionConfig;
 use crate::isolation::IsolationWanted;
+use crate::session::Resume;
 use crate::shim::Exit;
 use crate::state::wire_enum;
 use crate::{
-    NodeId, ProjectId, SandboxId, SandboxState, TaskId, TaskState, TicketId, TicketStatus, Timestamp, TokenId,
+    MessageId, NodeId, ProjectId, SandboxId, SandboxState, TaskId, TaskState, TicketId, TicketStatus,
+    Timestamp, TokenId,
 };
 
 /// What may be set on a project. Later settings join here.
@@ -55,6 +58,9 @@ pub struct ProjectSettings {
     /// The image of its container sandboxes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
+    /// How its agents work unless a call or a task says otherwise.
+    #[serde(skip_serializing_if = "ExecutionConfig::is_empty")]
+    pub execution_config: ExecutionConfig,
 }
 
 /// Resources of which some are given.
@@ -224,6 +230,9 @@ pub struct Task {
     pub result: Option<serde_json::Value>,
     /// Why it failed.
     pub error_message: Option<String>,
+    /// How its agent works unless a call says otherwise.
+    #[serde(default)]
+    pub execution_config: ExecutionConfig,
     /// When it was made.
     pub created_at: Timestamp,
     /// When it last changed.
@@ -258,7 +267,7 @@ pub struct Terms {
     /// What its task may spend on models, all attempts together; `None` means no bound of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget_usd: Option<f64>,
-    /// How long it may run.
+    /// How long its agent may work in it, all rounds together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<i64>,
     /// The least isolation it accepts.
@@ -269,6 +278,60 @@ pub struct Terms {
     /// What it may reach, as decided when it was brought up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub egress: Option<Egress>,
+    /// Whose files it starts from; none starts from a branch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub files_from: Option<FilesFrom>,
+    /// How its agent works.
+    #[serde(skip_serializing_if = "ExecutionConfig::is_empty")]
+    pub execution_config: ExecutionConfig,
+    /// The conversation that it goes on with; none begins a new one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resume: Option<Resume>,
+    /// The message that its prompt says, if one does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_message: Option<MessageId>,
+    /// How long it waits for a follow-up when its agent is done; `None` means as long as the server says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub follow_up_seconds: Option<i64>,
+    /// The attempt that it goes on after, and whose files it starts from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<SandboxId>,
+    /// How many attempts before this one died in a row.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub deaths: i64,
+    /// How many attempts before this one were lost in a row with the machines they ran on.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub losses: i64,
+    /// Why its place is being given up while its task waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suspended: Option<String>,
+    /// How its agent's program ended in the middle of the work. It is about to end itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub crashed: Option<String>,
+    /// How long its task has waited, or is to wait, for vendors' limits since somebody last spoke to it, in milliseconds.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub quota_wait_ms: i64,
+    /// How long its agent worked, in milliseconds, before it was done for the last time.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub worked_ms: i64,
+}
+
+/// The files of another sandbox, as they were after an event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilesFrom {
+    /// The other sandbox.
+    pub sandbox_id: SandboxId,
+    /// The place of the event that told of them; none for where that one started itself.
+    pub seq: Option<i64>,
+    /// Their tree, or the commit that the other one started from.
+    pub tree: String,
+    /// The commit that the other one started from.
+    pub base_commit: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
+const fn is_zero(number: &i64) -> bool {
+    *number == 0
 }
 
 impl Default for Terms {
@@ -279,6 +342,18 @@ impl Default for Terms {
             isolation: IsolationWanted::Sampled,
             env: BTreeMap::new(),
             egress: None,
+            files_from: None,
+            execution_config: ExecutionConfig::default(),
+            resume: None,
+            prompt_message: None,
+            follow_up_seconds: None,
+            after: None,
+            deaths: 0,
+            losses: 0,
+            suspended: None,
+            crashed: None,
+            quota_wait_ms: 0,
+            worked_ms: 0,
         }
     }
 }

@@ -40,6 +40,8 @@ pub const DOOR_DIR_INSIDE: &str = "/run/sunaba";
 pub const WORKSPACE_INSIDE: &str = "/workspace";
 /// Where the home directory appears inside.
 pub const HOME_INSIDE: &str = "/home/agent";
+/// Where programs are looked for inside, after those of the toolchains.
+pub const PATH_INSIDE: &str = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin";
 /// Where the worker program appears inside.
 pub const WORKER_INSIDE: &str = "/opt/sunaba/sunaba-worker";
 /// The bridge's address inside for the gateway and the worker's routes.

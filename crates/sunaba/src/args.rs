@@ -1,13 +1,23 @@
 //! The command line: what may be asked, not how it is done.
 
+mod agent;
+mod agents;
 mod keeping;
+mod questions;
+mod steps;
+mod tokens;
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use sunaba_types::{EgressPreset, IsolationWanted};
+use clap::{Args, Parser, Subcommand};
+use sunaba_types::{Decision, EgressPreset, ExecutionMode, IsolationWanted, QuestionPolicy};
 
+pub(crate) use self::agent::AgentTerms;
+pub(crate) use self::agents::{AgentCommand, AgentTestArgs};
 pub(crate) use self::keeping::{BackupArgs, MigrateArgs, RestoreArgs};
+pub(crate) use self::questions::{AnswerArgs, QuestionsArgs};
+pub(crate) use self::steps::{DiffArgs, FilesArgs, ForkArgs};
+pub(crate) use self::tokens::{TokenArgs, TokenCommand, TokenCreateArgs, TokenKindArg};
 
 /// Runs coding agents in isolated sandboxes on your own git repositories.
 #[derive(Debug, Parser)]
@@ -52,12 +62,23 @@ pub(crate) enum Command {
     Send(SendArgs),
     /// Stop what an agent is doing now; it reads the text (if any) and goes on
     Interrupt(InterruptArgs),
+    /// Show what agents ask and nobody has answered
+    Questions(QuestionsArgs),
+    /// Allow or deny what an agent asks
+    Answer(AnswerArgs),
     /// End a sandbox
     Stop(SandboxArg),
-    /// Show what a sandbox changed
-    Diff(SandboxArg),
+    /// Show what a sandbox changed, in all or between two events
+    Diff(DiffArgs),
+    /// Show a sandbox's files as they were after an event
+    Files(FilesArgs),
+    /// Start another sandbox from the files that one had after an event
+    Fork(ForkArgs),
     /// Check that a log was not tampered with
     Verify(VerifyArgs),
+    /// List the agents that can drive sandboxes, or try one
+    #[command(subcommand)]
+    Agent(AgentCommand),
     /// Make, list and revoke tokens
     Token(TokenArgs),
     /// List projects, change their settings, their egress and their secrets
@@ -141,9 +162,6 @@ pub(crate) struct RunArgs {
     /// Do not follow: print the sandbox's id and return
     #[arg(long, short)]
     pub(crate) detach: bool,
-    /// End when the agent is done, without waiting for a follow-up (always so in this version)
-    #[arg(long)]
-    pub(crate) once: bool,
     /// Say every line of standard input to the agent, even when it is no terminal
     #[arg(long)]
     pub(crate) stdin: bool,
@@ -154,6 +172,9 @@ pub(crate) struct RunArgs {
 /// On what terms a sandbox is asked for. What is absent is the project's setting, else the server's.
 #[derive(Debug, Default, Args)]
 pub(crate) struct RunTerms {
+    /// Which agent works: native, claude, codex, …, or acp: and a command line; `sunaba agent list` has them
+    #[arg(long, value_name = "NAME")]
+    pub(crate) runtime: Option<String>,
     /// What makes the sandbox: local, docker
     #[arg(long, value_name = "NAME")]
     pub(crate) provider: Option<String>,
@@ -163,6 +184,9 @@ pub(crate) struct RunTerms {
     /// How long the sandbox may run: 90s, 15m, 2h
     #[arg(long, value_name = "DURATION", value_parser = seconds)]
     pub(crate) timeout: Option<i64>,
+    /// End the sandbox when its agent is done, instead of waiting some minutes for a follow-up
+    #[arg(long)]
+    pub(crate) once: bool,
     /// Memory, in GiB
     #[arg(long, value_name = "GIB")]
     pub(crate) memory: Option<f64>,
@@ -175,9 +199,14 @@ pub(crate) struct RunTerms {
     /// The least isolation that is accepted: strict, sampled, any
     #[arg(long, value_name = "LEVEL", value_parser = one_of::<IsolationWanted>)]
     pub(crate) isolation: Option<IsolationWanted>,
+    /// Go on in iterations until the work is committed, pushed and checked; limits by --env, see docs/continuous.md
+    #[arg(long)]
+    pub(crate) continuous: bool,
     /// A variable for the sandbox, never a secret; may be given several times
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     pub(crate) env: Vec<(String, String)>,
+    #[command(flatten)]
+    pub(crate) agent: AgentTerms,
     /// What sandboxes of this project may reach from now on: none, registries, open
     #[arg(long, value_name = "PRESET", value_parser = one_of::<EgressPreset>)]
     pub(crate) egress: Option<EgressPreset>,
@@ -236,7 +265,7 @@ pub(crate) enum SecretCommand {
     Set {
         /// The project's id, name or repository
         project: String,
-        /// The secret's name: ANTHROPIC_API_KEY, OPENAI_API_KEY, GIT_TOKEN
+        /// The secret's name: ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY, GIT_TOKEN
         name: String,
     },
     /// List the names
@@ -264,25 +293,20 @@ trait Word: Sized {
     fn words() -> Vec<&'static str>;
 }
 
-impl Word for EgressPreset {
-    fn read(text: &str) -> Option<Self> {
-        Self::parse(text)
-    }
+macro_rules! words {
+    ($($name:ty),+) => {
+        $(impl Word for $name {
+            fn read(text: &str) -> Option<Self> {
+                Self::parse(text)
+            }
 
-    fn words() -> Vec<&'static str> {
-        Self::ALL.iter().map(|word| word.as_str()).collect()
-    }
+            fn words() -> Vec<&'static str> {
+                Self::ALL.iter().map(|word| word.as_str()).collect()
+            }
+        })+
+    };
 }
-
-impl Word for IsolationWanted {
-    fn read(text: &str) -> Option<Self> {
-        Self::parse(text)
-    }
-
-    fn words() -> Vec<&'static str> {
-        Self::ALL.iter().map(|word| word.as_str()).collect()
-    }
-}
+words!(Decision, EgressPreset, IsolationWanted, ExecutionMode, QuestionPolicy);
 
 /// `90`, `90s`, `15m`, `2h`, `1d`, in seconds.
 fn seconds(text: &str) -> Result<i64, String> {
@@ -390,55 +414,6 @@ pub(crate) struct VerifyArgs {
     /// Every sandbox
     #[arg(long)]
     pub(crate) all: bool,
-}
-
-/// `sunaba token`
-#[derive(Debug, Args)]
-pub(crate) struct TokenArgs {
-    #[command(subcommand)]
-    pub(crate) command: TokenCommand,
-}
-
-/// What to do with tokens.
-#[derive(Debug, Subcommand)]
-pub(crate) enum TokenCommand {
-    /// Make one; it is shown once
-    Create(TokenCreateArgs),
-    /// List them
-    List,
-    /// Make one open nothing any more
-    Revoke {
-        /// Its id (`tok_…`), a unique beginning or end of it, or its name
-        id: String,
-    },
-}
-
-/// `sunaba token create`
-#[derive(Debug, Args)]
-pub(crate) struct TokenCreateArgs {
-    /// What it is called
-    pub(crate) name: String,
-    /// What it opens
-    #[arg(long, value_enum, default_value_t = TokenKindArg::Personal)]
-    pub(crate) kind: TokenKindArg,
-    /// What a personal token may do: read, write, or both as `read,write`
-    #[arg(long, value_delimiter = ',', default_values = ["read", "write"])]
-    pub(crate) scopes: Vec<String>,
-    /// Projects that a personal token is for, by id or name; several with commas [default: all]
-    #[arg(long, value_delimiter = ',')]
-    pub(crate) projects: Vec<String>,
-    /// Days after which it opens nothing [default: never]
-    #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=36_500))]
-    pub(crate) days: Option<u32>,
-}
-
-/// What a token opens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum TokenKindArg {
-    /// Everything
-    Admin,
-    /// Its scopes in its projects
-    Personal,
 }
 
 /// `sunaba config`

@@ -7,6 +7,8 @@ use std::process::ExitCode;
 
 use serde::Deserialize;
 
+/// The task waits, for an answer or for a limit, and goes on by itself when that has come.
+pub(crate) const WAITS: u8 = 4;
 /// The sandbox was cancelled.
 pub(crate) const CANCELLED: u8 = 130;
 

@@ -25,6 +25,10 @@ use clap::Parser;
 use crate::args::{Cli, Command};
 use crate::failure::{Failure, Outcome};
 
+/// A server makes and drops many small things at a high rate, and on several threads.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let wants_json = cli.json;
@@ -70,9 +74,17 @@ async fn dispatch(cli: Cli) -> Outcome {
         Command::Interrupt(args) => {
             commands::send::interrupt(&context, &args.sandbox.id, args.text.as_deref()).await
         }
+        Command::Questions(args) => commands::questions::list(&context, &args).await,
+        Command::Answer(args) => commands::questions::answer(&context, &args).await,
         Command::Stop(args) => commands::stop::stop(&context, &args.id).await,
-        Command::Diff(args) => commands::diff::diff(&context, &args.id).await,
+        Command::Diff(args) => commands::diff::diff(&context, &args).await,
+        Command::Fork(args) => commands::fork::fork(&context, &args).await,
+        Command::Files(args) => commands::files::files(&context, &args).await,
         Command::Verify(args) => commands::verify::verify(&context, args.id.as_deref()).await,
+        Command::Agent(args::AgentCommand::List) => commands::agent::list(&context).await,
+        Command::Agent(args::AgentCommand::Test(args)) => {
+            Box::pin(commands::agent::test(&context, &args)).await
+        }
         Command::Token(args) => commands::token::token(&context, args.command).await,
         Command::Project(args) => commands::project::project(&context, args.command).await,
         Command::Doctor => Box::pin(commands::doctor::doctor(&context)).await,

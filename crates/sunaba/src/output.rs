@@ -91,6 +91,12 @@ pub(crate) fn out(text: &str) {
     let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }
 
+/// Writes bytes to standard output as they are.
+pub(crate) fn out_bytes(bytes: &[u8]) {
+    let mut stdout = std::io::stdout().lock();
+    let _ = stdout.write_all(bytes).and_then(|()| stdout.flush());
+}
+
 /// Writes a line to standard output.
 pub(crate) fn line(text: &str) {
     out(&format!("{text}\n"));

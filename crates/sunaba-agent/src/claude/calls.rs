@@ -1,7 +1,7 @@
 //! The tool calls that are under way, told as they begin, change files and end.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,19 +11,10 @@ use sunaba_llm::{Usage, UsageReport};
 use super::wire::HookInput;
 use crate::event::{Completed, Invoked};
 use crate::text::clip;
-use crate::tools::{FileEdit, ToolCall, ToolReply, shown};
+use crate::tools::{Before, FileEdit, ToolCall, ToolReply, shown};
 use crate::{AgentEvent, EventSink};
 
-/// Of a file whose changes are shown.
-const FILE_MAX_BYTES: u64 = 4 * 1024 * 1024;
 const WORDS_MAX_CHARS: usize = 5_000;
-
-/// What a file held before a tool touched it.
-#[derive(Debug)]
-enum Before {
-    Absent,
-    Text(String),
-}
 
 #[derive(Debug)]
 struct Open {
@@ -69,7 +60,7 @@ impl Calls {
         let file = match edited_path(&tool_name, &tool_input) {
             Some(path) => {
                 let path = self.cwd.join(path);
-                look(&path).await.map(|before| (path, before))
+                Before::look(&path).await.map(|before| (path, before))
             }
             None => None,
         };
@@ -87,12 +78,8 @@ impl Calls {
         open.call.input = hook.tool_input;
         open.took = hook.duration_ms.map(Duration::from_millis);
         let Some((path, before)) = open.file.take() else { return };
-        let Some(Before::Text(after)) = look(&path).await else { return };
-        let before = match &before {
-            Before::Absent => None,
-            Before::Text(text) => Some(text.as_str()),
-        };
-        if let Some(edit) = FileEdit::between(shown(&self.cwd, &path), before, &after) {
+        let Some(Before::Text(after)) = Before::look(&path).await else { return };
+        if let Some(edit) = FileEdit::between(shown(&self.cwd, &path), before.text(), &after) {
             self.events.emit(edit.event(open.turn, &hook.tool_use_id));
         }
     }
@@ -171,16 +158,5 @@ fn edited_path<'a>(tool: &str, input: &'a Value) -> Option<&'a str> {
         "Write" | "Edit" | "MultiEdit" => input.get("file_path")?.as_str(),
         "NotebookEdit" => input.get("notebook_path")?.as_str(),
         _ => None,
-    }
-}
-
-/// What a file holds; none when it is nothing whose changes can be shown.
-async fn look(path: &Path) -> Option<Before> {
-    match tokio::fs::metadata(path).await {
-        Ok(found) if found.is_file() && found.len() <= FILE_MAX_BYTES => {
-            tokio::fs::read_to_string(path).await.ok().map(Before::Text)
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some(Before::Absent),
-        Ok(_) | Err(_) => None,
     }
 }

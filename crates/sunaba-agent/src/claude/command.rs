@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use serde_json::{Map, Value, json};
 use tokio::process::Command;
 
 use super::{ClaudeConfig, store};
@@ -30,6 +31,12 @@ const MODELS: [&str; 6] = [
     "CLAUDE_CODE_SUBAGENT_MODEL",
 ];
 
+/// Says that the way to the model, and what is shown there, are no matter of settings files: the repository has one,
+/// and what it says about the environment counts for more than the environment itself.
+const OURS: &str = "CLAUDE_CODE_PROVIDER_MANAGED_BY_HOST";
+/// What such a file is not to switch on: reports to an address of its own choice, and modes without `CLAUDE.md`.
+const OFF: [&str; 3] = ["CLAUDE_CODE_ENABLE_TELEMETRY", "CLAUDE_CODE_SIMPLE", "CLAUDE_CODE_SAFE_MODE"];
+
 /// Which conversation a process takes up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum TakeUp {
@@ -46,7 +53,7 @@ pub(super) fn command(
     mark: (&str, &str),
 ) -> Command {
     let mut command = Command::new(&config.program);
-    command.args(arguments(ctx, take_up)).current_dir(&ctx.cwd);
+    command.args(arguments(config, ctx, take_up)).current_dir(&ctx.cwd);
     for (name, _) in std::env::vars_os().filter(|(name, _)| is_the_clis_own(name)) {
         command.env_remove(name);
     }
@@ -58,6 +65,7 @@ pub(super) fn command(
     }
     command
         .env("ANTHROPIC_BASE_URL", &ctx.base_url)
+        .env(OURS, "1")
         .env("ANTHROPIC_API_KEY", ctx.api_key.expose())
         .env("CLAUDE_CONFIG_DIR", store::config_dir(&ctx.home))
         .env(mark.0, mark.1)
@@ -73,7 +81,7 @@ fn is_the_clis_own(name: &OsString) -> bool {
         .any(|prefix| name.starts_with(prefix))
 }
 
-fn arguments(ctx: &RunContext, take_up: &TakeUp) -> Vec<String> {
+fn arguments(config: &ClaudeConfig, ctx: &RunContext, take_up: &TakeUp) -> Vec<String> {
     let mut arguments: Vec<String> = [
         "--print",
         "--verbose",
@@ -88,6 +96,7 @@ fn arguments(ctx: &RunContext, take_up: &TakeUp) -> Vec<String> {
     .to_vec();
     let mut add = |name: &str, value: &str| arguments.extend([name.to_owned(), value.to_owned()]);
     add("--model", &ctx.model);
+    add("--settings", &settings(ctx).to_string());
     add("--max-turns", &ctx.max_turns.to_string());
     match take_up {
         TakeUp::New => add("--session-id", &ctx.session_id),
@@ -102,9 +111,16 @@ fn arguments(ctx: &RunContext, take_up: &TakeUp) -> Vec<String> {
         PermissionMode::AcceptEdits => add("--permission-mode", "acceptEdits"),
         PermissionMode::Ask => add("--permission-mode", "default"),
     }
+    let mut disallowed = config.tools.withheld();
     if ctx.permission_mode != PermissionMode::Bypass {
         add("--permission-prompt-tool", "stdio");
-        add("--disallowedTools", &NEED_A_TERMINAL.join(","));
+        disallowed.extend(NEED_A_TERMINAL.map(str::to_owned));
+    }
+    if !disallowed.is_empty() {
+        add("--disallowedTools", &disallowed.join(","));
+    }
+    if let Some(only) = config.tools.only() {
+        add("--tools", &only.join(","));
     }
     if let Some(words) = &ctx.system_prompt {
         add("--system-prompt", words);
@@ -118,12 +134,21 @@ fn arguments(ctx: &RunContext, take_up: &TakeUp) -> Vec<String> {
     arguments
 }
 
+/// Settings that win over those of the repository.
+fn settings(ctx: &RunContext) -> Value {
+    let off = OFF.iter().map(|name| (*name, ""));
+    let silent = SILENT.iter().map(|name| (*name, "1"));
+    let models = MODELS.iter().map(|name| (*name, ctx.model.as_str()));
+    let env: Map<String, Value> = off
+        .chain(silent)
+        .chain(models)
+        .chain([("ANTHROPIC_BASE_URL", ctx.base_url.as_str())])
+        .map(|(name, value)| (name.to_owned(), Value::from(value)))
+        .collect();
+    json!({ "env": env })
+}
+
 /// What to do about a CLI that is not there.
 pub(super) fn how_to_install(program: &Path) -> String {
-    format!(
-        "Claude Code is not installed ({} is not there); install it where sandboxes see it: npm install -g \
-@anthropic-ai/claude-code@{}",
-        program.display(),
-        super::TESTED_VERSION
-    )
+    sunaba_types::agents::CLAUDE.not_installed(&program.display().to_string())
 }

@@ -4,11 +4,20 @@ use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
 use super::command::TakeUp;
-use super::process::Process;
+use super::process;
 use super::run::{Progress, Run};
 use super::store;
 use super::wire::{self, TurnResult};
-use crate::{AgentEvent, Ending, ErrorClass, Incoming, RunError};
+use crate::{AgentEvent, Ending, ErrorClass, Incoming, RunContext, RunError, Transcript};
+
+/// What became of the wish to stop.
+enum Stopped {
+    /// Nothing runs any more.
+    Idle,
+    /// The turn had ended by itself.
+    TooLate(TurnResult),
+    Over(Ending),
+}
 
 impl Run {
     /// Stops what the CLI does and waits until that is seen: its turn is over and its commands are gone.
@@ -16,19 +25,47 @@ impl Run {
     /// First it is asked; a command that does not end in time is killed; a CLI that does not answer in time is
     /// ended, and another one takes its place.
     pub(super) async fn stop_at_once(&mut self, message: Incoming) -> Result<Option<Ending>, RunError> {
-        let began = Instant::now();
-        self.asking.abort_all();
+        // Kept here until it is in the conversation, however this goes.
+        self.interrupt = Some(message);
+        self.forget_questions();
         self.process.send(&wire::interrupt(&Uuid::new_v4().to_string()))?;
+        let shutdown = self.ctx.shutdown.clone();
+        let stopped = tokio::select! {
+            biased;
+            // What is left of the time is needed for more than this.
+            () = shutdown.cancelled() => return Ok(Some(Ending::Cancelled)),
+            stopped = self.until_stopped() => stopped?,
+        };
+        match stopped {
+            Stopped::Over(ending) => Ok(Some(ending)),
+            Stopped::TooLate(result) => self.turn_over(result),
+            Stopped::Idle => {
+                self.ctx.events.quiet().await;
+                self.interrupted();
+                self.rest()
+            }
+        }
+    }
+
+    async fn until_stopped(&mut self) -> Result<Stopped, RunError> {
+        let began = Instant::now();
         match timeout_at(began + self.config.interrupt_patience, self.until_turn_over()).await {
-            Ok(Ok(None)) => {
+            Ok(Ok(TurnEnd::Result(result))) if result.was_aborted() => {
                 // Looked for now: what the next turn starts is not to be waited for.
                 let commands = self.process.family.commands();
                 self.process.family.see_gone(&commands, began + self.config.command_grace).await;
+                Ok(Stopped::Idle)
             }
-            Ok(Ok(Some(ending))) => return Ok(Some(ending)),
-            Ok(Err(error)) => return Err(error),
-            Err(_) => self.replace_process().await?,
+            Ok(Ok(TurnEnd::Result(result))) => Ok(Stopped::TooLate(result)),
+            Ok(Ok(TurnEnd::Over(ending))) => Ok(Stopped::Over(ending)),
+            Ok(Err(error)) => Err(error),
+            Err(_) => self.replace_process().await.map(|()| Stopped::Idle),
         }
+    }
+
+    /// Tells that it was stopped, and keeps the words that came with that.
+    pub(super) fn interrupted(&mut self) {
+        let Some(message) = self.interrupt.take() else { return };
         let words = message.content.trim();
         let reason = if words.is_empty() { format!("by {}", message.sender) } else { words.to_owned() };
         self.ctx.events.emit(AgentEvent::Interrupted {
@@ -37,17 +74,16 @@ impl Run {
             turn: self.story.turns,
         });
         self.outbox.hold(message);
-        self.rest()
     }
 
-    /// Goes on reading until the CLI has ended its turn; gives the ending if it comes to one.
-    pub(super) async fn until_turn_over(&mut self) -> Result<Option<Ending>, RunError> {
+    /// Goes on reading until the CLI has ended its turn.
+    pub(super) async fn until_turn_over(&mut self) -> Result<TurnEnd, RunError> {
         loop {
             let read = self.process.next_line().await;
             match self.line(read).await? {
                 Progress::On => {}
-                Progress::TurnOver(_) => return Ok(None),
-                Progress::Over(ending) => return Ok(Some(ending)),
+                Progress::TurnOver(result) => return Ok(TurnEnd::Result(result)),
+                Progress::Over(ending) => return Ok(TurnEnd::Over(ending)),
             }
         }
     }
@@ -57,17 +93,37 @@ impl Run {
         self.process.end(self.config.end_grace).await;
         self.story.calls.give_up("[interrupted]");
         self.story.next_process();
-        let id = &self.ctx.session_id;
-        let take_up = match store::find(&self.ctx.home, &self.ctx.cwd, id) {
-            Ok(Some(_)) => TakeUp::Same,
-            Ok(None) | Err(_) => TakeUp::New,
-        };
-        self.process = Process::start(&self.config, &self.ctx, &take_up)?;
-        for line in self.outbox.again() {
-            self.process.send(&line)?;
-        }
+        self.answering = false;
+        let (take_up, conversation) = self.what_is_left()?;
+        self.outbox.next_process(conversation.as_ref());
+        self.process = process::start(&self.config, &self.ctx, &take_up)?;
         Ok(())
     }
+
+    /// What a next process goes on with: the conversation as it was kept, or what the first one began with.
+    fn what_is_left(&self) -> Result<(TakeUp, Option<Transcript>), RunError> {
+        let RunContext { home, cwd, session_id, .. } = &self.ctx;
+        let lost = |error: std::io::Error| {
+            let message = format!("the conversation cannot be taken up again: {error}");
+            RunError { class: ErrorClass::Crashed, message }
+        };
+        match store::find(home, cwd, session_id).map_err(lost)? {
+            Some(kept) if kept.mentions(store::SAID_BY_SOMEBODY) => Ok((TakeUp::Same, Some(kept))),
+            kept => {
+                if kept.is_some() {
+                    // A name that is taken cannot be given again.
+                    store::remove(home, cwd, session_id).map_err(lost)?;
+                }
+                Ok((self.take_up.clone(), None))
+            }
+        }
+    }
+}
+
+/// How a turn came to its end.
+pub(super) enum TurnEnd {
+    Result(TurnResult),
+    Over(Ending),
 }
 
 impl TurnResult {

@@ -2,18 +2,19 @@
 
 use serde_json::Value;
 
-use super::lines::Read;
+use super::lost::Lost;
 use super::run::{Phase, Progress, Run};
 use super::wire::{self, Line, Request};
+use crate::child::Read;
 use crate::{AgentEvent, Answer, Ending, ErrorClass, PermissionMode, Question, RunError};
 
 impl Run {
     pub(super) async fn line(&mut self, read: Option<Read>) -> Result<Progress, RunError> {
         let bytes = match read {
             None => return Ok(Progress::Over(self.crashed().await)),
-            Some(Read::TooLong { size_bytes }) => {
+            Some(Read::TooLong { size_bytes, pieces }) => {
                 self.story.unreadable(size_bytes, b"", "longer than a line may be");
-                return Ok(Progress::On);
+                return self.lost(Lost::of_pieces(&String::from_utf8_lossy(&pieces)));
             }
             Some(Read::Whole(bytes)) if bytes.trim_ascii().is_empty() => return Ok(Progress::On),
             Some(Read::Whole(bytes)) => bytes,
@@ -22,7 +23,21 @@ impl Run {
             Ok(line) => self.understand(line).await,
             Err(error) => {
                 self.story.unreadable(bytes.len(), &bytes, &error.to_string());
-                Ok(Progress::On)
+                self.lost(Lost::of(&bytes))
+            }
+        }
+    }
+
+    /// Nobody is left waiting for what could not be read: neither we for the end of a turn, nor the CLI for an answer.
+    fn lost(&self, lost: Lost) -> Result<Progress, RunError> {
+        match lost {
+            Lost::Nothing => Ok(Progress::On),
+            Lost::Request { request_id } => {
+                self.process.send(&wire::refusal(&request_id)).map(|()| Progress::On)
+            }
+            Lost::Result => {
+                let message = "Claude Code ended its turn with a result that cannot be read".to_owned();
+                Ok(Progress::Over(Ending::Failed(RunError { class: ErrorClass::Protocol, message })))
             }
         }
     }
@@ -53,6 +68,7 @@ impl Run {
             Line::Result(result) => {
                 self.answering = false;
                 self.story.result(&result);
+                self.outbox.turn_over();
                 return Ok(Progress::TurnOver(result));
             }
             Line::ControlRequest { request_id, request } => self.asked_for(request_id, request).await?,
@@ -77,7 +93,12 @@ impl Run {
 
     /// What we said is in the conversation: of the answer that has begun, or of the next one.
     fn entered(&mut self, uuid: &str) {
-        let turn = if self.answering { self.story.turns } else { self.story.turns + 1 };
+        let turn = if self.answering {
+            self.story.turns
+        } else {
+            self.story.asked_again();
+            self.story.turns + 1
+        };
         for message in self.outbox.entered(uuid) {
             self.ctx.events.emit(AgentEvent::message_injected(turn, message));
         }
@@ -85,10 +106,18 @@ impl Run {
 
     async fn asked_for(&mut self, request_id: String, request: Request) -> Result<(), RunError> {
         match request {
+            Request::HookCallback { input }
+                if input.hook_event_name == "PreToolUse" && !self.config.tools.permits(&input.tool_name) =>
+            {
+                self.process.send(&wire::not_offered(&request_id, &input.tool_name))
+            }
             Request::HookCallback { input } => {
                 match input.hook_event_name.as_str() {
                     "PreToolUse" => self.story.calls.before(self.story.turns, input).await,
-                    "PostToolUse" => self.story.calls.after(input).await,
+                    "PostToolUse" => {
+                        self.process.family.reap();
+                        self.story.calls.after(input).await;
+                    }
                     _ => {}
                 }
                 self.process.send(&wire::go_on(&request_id))
@@ -97,15 +126,7 @@ impl Run {
                 self.process.send(&wire::permission(&request_id, Answer::Allow { instead: None }, input))
             }
             Request::CanUseTool { tool_name, input, tool_use_id } => {
-                let message = format!("asks whether it may use {tool_name}");
-                self.ctx.events.emit(AgentEvent::Waiting { message });
-                let (asks, asked) = (self.ctx.asks.clone(), input.clone());
-                let (answers_to, question) =
-                    (request_id.clone(), Question { tool_use_id, tool: tool_name, input });
-                let asking = self
-                    .asking
-                    .spawn(async move { wire::permission(&answers_to, asks.ask(question).await, asked) });
-                self.asked.insert(request_id, asking);
+                self.ask(request_id, Question { tool_use_id, tool: tool_name, input });
                 Ok(())
             }
             Request::Other => self.process.send(&wire::refusal(&request_id)),

@@ -14,12 +14,13 @@
 
 mod calls;
 mod command;
-mod family;
+mod cuts;
 mod interrupt;
-mod lines;
 mod listen;
+mod lost;
 mod outbox;
 mod process;
+mod questions;
 mod run;
 mod start;
 mod store;
@@ -31,11 +32,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::{Capabilities, RunContext, RunOutcome, Runtime, Steer, Transcript};
+use crate::{Capabilities, RunContext, RunOutcome, Runtime, Steer, ToolPolicy, Transcript};
 
 const NAME: &str = "claude";
-/// The version that the tests run.
-const TESTED_VERSION: &str = "2.1.197";
 const CAPABILITIES: Capabilities =
     Capabilities { steer: Steer::NextTool, interrupt: true, resume: true, fork: true, permissions: true };
 
@@ -56,6 +55,8 @@ pub struct ClaudeConfig {
     pub end_grace: Duration,
     /// How long to wait for words after an interrupt.
     pub interrupt_wait: Duration,
+    /// Which tools it has.
+    pub tools: ToolPolicy,
 }
 
 impl Default for ClaudeConfig {
@@ -68,6 +69,7 @@ impl Default for ClaudeConfig {
             command_grace: Duration::from_millis(400),
             end_grace: Duration::from_millis(1500),
             interrupt_wait: Duration::from_secs(60 * 60),
+            tools: ToolPolicy::default(),
         }
     }
 }

@@ -5,26 +5,27 @@ use std::time::Duration;
 
 use serde_json::Value;
 use sunaba_types::MessageType;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::{self, AbortHandle, JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::calls::Calls;
-use super::lines::Read;
+use super::command::TakeUp;
+use super::cuts::Cuts;
 use super::outbox::Outbox;
-use super::process::Process;
 use super::start::{never_began, prepare};
 use super::story::Story;
 use super::wire::{self, TurnResult};
 use super::{ClaudeConfig, store};
+use crate::child::{Process, Read};
 use crate::{AgentEvent, Ending, ErrorClass, Incoming, RunContext, RunError, RunOutcome, StreamErrorType};
 
 /// How long the CLI may take to begin with what it has been told before its last turn ended.
-const NEXT_TURN_PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const NEXT_TURN_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Does one task from its prompt to its outcome.
 pub(super) async fn run(config: ClaudeConfig, ctx: RunContext) -> RunOutcome {
     match prepare(&config, &ctx) {
-        Ok(process) => Run::new(config, ctx, process).until_the_end().await,
+        Ok((process, take_up)) => Run::new(config, ctx, process, take_up).until_the_end().await,
         Err(error) => never_began(ctx, error),
     }
 }
@@ -52,7 +53,7 @@ pub(super) enum Progress {
 enum Step {
     Stop,
     Heard(Option<Incoming>),
-    Answered(Value),
+    Answered(Result<(task::Id, Value), JoinError>),
     Line(Option<Read>),
     Late,
 }
@@ -62,6 +63,8 @@ pub(super) struct Run {
     pub(super) config: ClaudeConfig,
     pub(super) ctx: RunContext,
     pub(super) process: Process,
+    /// Where the conversation began, for as long as there is nothing of its own to go on with.
+    pub(super) take_up: TakeUp,
     pub(super) story: Story,
     pub(super) outbox: Outbox,
     pub(super) phase: Phase,
@@ -73,10 +76,11 @@ pub(super) struct Run {
     pub(super) asked: HashMap<String, AbortHandle>,
     /// Between the beginning and the end of an answer of the model.
     pub(super) answering: bool,
+    pub(super) cuts: Cuts,
 }
 
 impl Run {
-    fn new(config: ClaudeConfig, ctx: RunContext, process: Process) -> Self {
+    fn new(config: ClaudeConfig, ctx: RunContext, process: Process, take_up: TakeUp) -> Self {
         let calls = Calls::new(ctx.cwd.clone(), ctx.events.clone());
         Self {
             story: Story::new(ctx.events.clone(), calls),
@@ -84,18 +88,20 @@ impl Run {
             config,
             ctx,
             process,
+            take_up,
             outbox: Outbox::default(),
             inbox_open: true,
             interrupt: None,
             asking: JoinSet::new(),
             asked: HashMap::new(),
             answering: false,
+            cuts: Cuts::default(),
         }
     }
 
     async fn until_the_end(mut self) -> RunOutcome {
         self.ctx.events.emit(AgentEvent::user_message(0, &self.ctx.prompt));
-        let prompt = self.outbox.prompt(&self.ctx.prompt);
+        let prompt = self.outbox.say(&self.ctx.prompt);
         let ending = match self.process.send(&prompt) {
             Ok(()) => self.converse().await,
             Err(error) => Ending::Failed(error),
@@ -160,8 +166,7 @@ impl Run {
             biased;
             () = self.ctx.shutdown.cancelled() => Step::Stop,
             received = self.ctx.inbox.recv(), if may_hear => Step::Heard(received),
-            // One that was given up gives nothing.
-            Some(Ok(answer)) = self.asking.join_next(), if !self.asking.is_empty() => Step::Answered(answer),
+            Some(answer) = self.asking.join_next_with_id() => Step::Answered(answer),
             line = self.process.next_line() => Step::Line(line),
             () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => Step::Late,
         }
@@ -176,7 +181,7 @@ impl Run {
                 // Nobody can say how to go on any more.
                 Ok(matches!(self.phase, Phase::Waiting(_)).then_some(Ending::Interrupted))
             }
-            Step::Answered(answer) => self.process.send(&answer).map(|()| None),
+            Step::Answered(answer) => self.answer(answer).map(|()| None),
             Step::Late => Ok(Some(self.late())),
             Step::Line(read) => match self.line(read).await? {
                 Progress::On => Ok(None),
@@ -231,18 +236,35 @@ impl Run {
         Ok(None)
     }
 
-    /// The CLI has nothing more to do: the end, unless somebody spoke meanwhile.
-    fn turn_over(&mut self, result: TurnResult) -> Result<Option<Ending>, RunError> {
+    /// The CLI has nothing more to do, or gives up.
+    pub(super) fn turn_over(&mut self, result: TurnResult) -> Result<Option<Ending>, RunError> {
         self.phase = Phase::Between(Instant::now() + NEXT_TURN_PATIENCE);
-        // An interrupt that comes too late has nothing left to stop but may have words.
-        if let Some(message) = self.interrupt.take() {
-            self.outbox.hold(message);
-        }
         if result.was_aborted() {
+            self.interrupted();
             return self.rest();
         }
-        if let Some(ending) = result.failure(self.story.turns) {
-            return Ok(Some(ending));
+        match result.failure(self.story.turns) {
+            None => self.done(result.stop_reason),
+            Some(Ending::Failed(error)) if error.class == ErrorClass::Network && self.story.has_begun() => {
+                if self.story.is_answered() {
+                    self.done(None)
+                } else {
+                    self.cut_off(error)
+                }
+            }
+            Some(ending) => Ok(Some(ending)),
+        }
+    }
+
+    /// The end, unless somebody spoke meanwhile.
+    fn done(&mut self, stop_reason: Option<String>) -> Result<Option<Ending>, RunError> {
+        if self.outbox.is_under_way() {
+            // An interrupt stops what the CLI begins with now.
+            return Ok(None);
+        }
+        // One that comes too late has nothing left to stop but may have words.
+        if let Some(message) = self.interrupt.take() {
+            self.outbox.hold(message);
         }
         while let Ok(message) = self.ctx.inbox.try_recv() {
             self.outbox.hold(message);
@@ -251,7 +273,7 @@ impl Run {
         if self.outbox.is_under_way() {
             return Ok(None);
         }
-        let stop_reason = result.stop_reason.unwrap_or_else(|| "end_turn".to_owned());
+        let stop_reason = stop_reason.unwrap_or_else(|| "end_turn".to_owned());
         Ok(Some(Ending::Completed { stop_reason }))
     }
 
@@ -273,7 +295,7 @@ impl Run {
 
     /// Nothing is left running, however it ended.
     async fn let_go(&mut self, ending: &Ending) {
-        self.asking.abort_all();
+        self.forget_questions();
         if matches!(ending, Ending::Cancelled | Ending::MaxTurns) {
             let _ = self.process.send(&wire::interrupt("last"));
             // So that the conversation is whole when it is taken up again.

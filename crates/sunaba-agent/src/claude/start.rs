@@ -3,14 +3,15 @@
 use uuid::Uuid;
 
 use super::command::TakeUp;
-use super::process::Process;
+use super::process;
 use super::{CAPABILITIES, ClaudeConfig, NAME, store};
+use crate::child::Process;
 use crate::{AgentEvent, Ending, ErrorClass, RunContext, RunError, RunOutcome, SessionStart, Usage};
 
 const NOT_AN_ID: &str = "a session of Claude Code is named by a UUID";
 
 /// Lays the conversation where the CLI looks for it, and starts it.
-pub(super) fn prepare(config: &ClaudeConfig, ctx: &RunContext) -> Result<Process, RunError> {
+pub(super) fn prepare(config: &ClaudeConfig, ctx: &RunContext) -> Result<(Process, TakeUp), RunError> {
     let wrong = |message: String| RunError { class: ErrorClass::Configuration, message };
     if let Some(error) = ctx.beyond(NAME, CAPABILITIES) {
         return Err(error);
@@ -33,7 +34,7 @@ pub(super) fn prepare(config: &ClaudeConfig, ctx: &RunContext) -> Result<Process
         }
         SessionStart::Fork { .. } => return Err(wrong(NOT_AN_ID.to_owned())),
     };
-    Process::start(config, ctx, &take_up)
+    Ok((process::start(config, ctx, &take_up)?, take_up))
 }
 
 /// The outcome of a run that could not begin.

@@ -8,6 +8,9 @@ use crate::Transcript;
 /// Of a conversation that is read as a whole.
 const TRANSCRIPT_MAX_BYTES: u64 = 256 * 1024 * 1024;
 
+/// What stands in every conversation in which something was said.
+pub(super) const SAID_BY_SOMEBODY: &str = "\"type\":\"user\"";
+
 /// What the CLI calls its configuration; everything that it keeps is in it.
 pub(super) fn config_dir(home: &Path) -> PathBuf {
     home.join("claude")
@@ -20,6 +23,10 @@ pub(super) fn put(home: &Path, cwd: &Path, session_id: &str, transcript: &Transc
         std::fs::create_dir_all(dir)?;
     }
     std::fs::write(path, transcript.as_bytes())
+}
+
+pub(super) fn remove(home: &Path, cwd: &Path, session_id: &str) -> std::io::Result<()> {
+    std::fs::remove_file(path(home, cwd, session_id))
 }
 
 pub(super) fn find(home: &Path, cwd: &Path, session_id: &str) -> std::io::Result<Option<Transcript>> {

@@ -2,20 +2,17 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use sunaba_llm::Usage;
 
 use super::calls::Calls;
 use super::wire::{Block, Content, Said, StreamEvent, TurnResult};
-use crate::text::clip;
+use crate::child::Unreadable;
 use crate::tools::{ToolCall, ToolReply};
 use crate::{AgentEvent, EventSink, StreamErrorType};
 
 /// The model's name on what the CLI says in its place.
 const SYNTHETIC: &str = "<synthetic>";
-/// Of lines that cannot be read, those that are told one by one.
-const UNREADABLE_TOLD: u32 = 20;
-const UNREADABLE_SHOWN_CHARS: usize = 200;
 /// What the CLI says about itself and nobody needs: how far a call is, and its hooks, which are ours.
 const NOISE: [&str; 7] = [
     "status",
@@ -51,12 +48,14 @@ pub(super) struct Story {
     counted: Usage,
     model: String,
     blocks: usize,
+    /// The model has begun to answer what it was last told.
+    has_begun: bool,
     stop_reason: Option<String>,
     words: Vec<String>,
     pub(super) final_output: String,
     pub(super) session_id: Option<String>,
     introduced: bool,
-    unreadable: u32,
+    unreadable: Unreadable,
 }
 
 impl Story {
@@ -70,12 +69,13 @@ impl Story {
             counted: Usage::default(),
             model: String::new(),
             blocks: 0,
+            has_begun: false,
             stop_reason: None,
             words: Vec::new(),
             final_output: String::new(),
             session_id: None,
             introduced: false,
-            unreadable: 0,
+            unreadable: Unreadable::default(),
         }
     }
 
@@ -143,6 +143,7 @@ impl Story {
         match event {
             StreamEvent::MessageStart { message } => {
                 self.turns += 1;
+                self.has_begun = true;
                 let mut usage = Usage::default();
                 usage.apply(&message.usage);
                 // What is written is told at the end, in all.
@@ -164,6 +165,21 @@ impl Story {
             }),
             StreamEvent::Other => {}
         }
+    }
+
+    /// Whether the model has said the last word of what it was asked for.
+    pub(super) fn is_answered(&self) -> bool {
+        self.stop_reason.as_deref() == Some("end_turn")
+    }
+
+    /// Whether an answer was under way; without one a call that fails was not cut, but never answered.
+    pub(super) fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
+    /// Something was said to the model, which it has not answered yet.
+    pub(super) fn asked_again(&mut self) {
+        (self.has_begun, self.stop_reason) = (false, None);
     }
 
     pub(super) fn assistant(&mut self, said: Said) {
@@ -199,6 +215,9 @@ impl Story {
                 let reply =
                     if is_error == Some(true) { ToolReply::error(content) } else { ToolReply::ok(content) };
                 self.calls.end(&tool_use_id, &reply, &said.tool_use_result);
+                if self.stop_reason.is_some() {
+                    self.asked_again();
+                }
             }
         }
     }
@@ -218,16 +237,7 @@ impl Story {
 
     /// A line that makes no sense is told and left out; many are counted.
     pub(super) fn unreadable(&mut self, size_bytes: usize, beginning: &[u8], reason: &str) {
-        self.unreadable += 1;
-        if self.unreadable <= UNREADABLE_TOLD {
-            let beginning = clip(&String::from_utf8_lossy(beginning), UNREADABLE_SHOWN_CHARS);
-            let metadata = json!({
-                "subtype": "unreadable_output",
-                "reason": reason,
-                "size_bytes": size_bytes,
-                "beginning": beginning,
-                "count": self.unreadable,
-            });
+        if let Some(metadata) = self.unreadable.count(size_bytes, beginning, reason) {
             self.events.emit(AgentEvent::system_message(self.turns, metadata));
         }
     }

@@ -218,7 +218,11 @@ fn control(request_id: &str, request: Value) -> Value {
 
 /// Something said to the model; `uuid` comes back with it when it has entered the conversation.
 pub(super) fn user(uuid: &str, texts: &[String]) -> Value {
-    let blocks: Vec<_> = texts.iter().map(|text| json!({"type": "text", "text": text})).collect();
+    // The CLI takes a last block that begins with a slash for a command of its own. It looks at nothing else, and
+    // drops one that is blank, so that the model is told what was said and no more.
+    let is_command = texts.last().is_some_and(|text| text.trim_start().starts_with('/'));
+    let texts = texts.iter().map(String::as_str).chain(is_command.then_some("\n"));
+    let blocks: Vec<_> = texts.map(|text| json!({"type": "text", "text": text})).collect();
     let message = json!({"role": "user", "content": blocks});
     json!({"type": "user", "message": message, "parent_tool_use_id": null, "session_id": "default", "uuid": uuid})
 }
@@ -241,6 +245,15 @@ pub(super) fn permission(request_id: &str, answer_given: Answer, asked: Value) -
 fn answer(request_id: &str, given: Value) -> Value {
     let response = json!({"subtype": "success", "request_id": request_id, "response": given});
     json!({"type": "control_response", "response": response})
+}
+
+/// A hook does not let the tool run.
+pub(super) fn not_offered(request_id: &str, tool: &str) -> Value {
+    let reason = format!("{tool} is not among the tools of this run");
+    let output = json!({
+        "hookEventName": "PreToolUse", "permissionDecision": "deny", "permissionDecisionReason": reason,
+    });
+    answer(request_id, json!({"hookSpecificOutput": output}))
 }
 
 pub(super) fn refusal(request_id: &str) -> Value {

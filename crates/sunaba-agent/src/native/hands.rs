@@ -137,6 +137,12 @@ impl Hands {
     }
 
     async fn perform(&self, call: &ToolCall, halt: &CancellationToken) -> ToolReply {
+        if !self.only_looks(call) {
+            tokio::select! {
+                () = self.events.settled() => {}
+                () = halt.cancelled() => {}
+            }
+        }
         match (call.name.as_str(), &self.helpers) {
             ("Task", Some(helpers)) => helpers.run(call, halt).await,
             ("Skill", _) => self.take_up_skill(call),

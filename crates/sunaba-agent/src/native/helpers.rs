@@ -183,4 +183,12 @@ impl EventSink for Inside {
             }),
         }
     }
+
+    fn settled(&self) -> BoxFuture<'_, ()> {
+        self.parent.settled()
+    }
+
+    fn quiet(&self) -> BoxFuture<'_, ()> {
+        self.parent.quiet()
+    }
 }

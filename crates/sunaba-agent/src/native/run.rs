@@ -15,6 +15,8 @@ use super::steering::{Steering, Stop, Waited, spoken};
 use crate::tools::{ToolCall, ToolReply};
 use crate::{AgentEvent, Ending, ErrorClass, EventSink, RunError, RunOutcome};
 
+/// How often a window may turn out to be half of what was thought, for one answer.
+const HALVINGS_MAX: usize = 4;
 const GO_ON: &str = "[your answer was cut off at its token limit; go on from where it ended]";
 
 pub(super) fn tell_error(events: &dyn EventSink, phase: &'static str, error: &RunError) {
@@ -112,17 +114,22 @@ impl Run {
 
     /// The model's answer to all that was said, with room made for it.
     async fn next_reply(&mut self) -> Result<Reply, NoReply> {
-        self.make_room().await?;
-        match self.call_model(self.request()).await {
-            // How large a window is, only the other side knows for sure.
-            Err(NoReply::TooLong(error)) => {
-                if !self.compact(Trigger::Refused).await? {
-                    return Err(NoReply::Failed(error));
-                }
-                self.call_model(self.request()).await
-            }
-            answer => answer,
+        let mut answer = match self.make_room().await {
+            Ok(()) => self.call_model(self.request()).await,
+            // Summing it up was too much already.
+            Err(error) => Err(error),
+        };
+        for _ in 0..HALVINGS_MAX {
+            let Err(NoReply::TooLong(error)) = answer else { break };
+            // How large a window is, only the other side knows for sure; what was found out counts from now on.
+            self.config.context_window /= 2;
+            answer = match self.compact(Trigger::Refused).await {
+                Ok(true) => self.call_model(self.request()).await,
+                Ok(false) => Err(NoReply::Failed(error)),
+                Err(error) => Err(error),
+            };
         }
+        answer
     }
 
     /// The model asks for nothing more: the end, unless it was cut off or somebody spoke meanwhile.
@@ -237,6 +244,7 @@ impl Run {
     /// Everything is let go; an interrupt then waits for words, unless there are some already.
     async fn stopped(&mut self, stop: Stop) -> Option<Ending> {
         let Stop::Interrupt(message) = stop else { return Some(Ending::Cancelled) };
+        self.events.quiet().await;
         let words = message.content.trim();
         let reason = if words.is_empty() { format!("by {}", message.sender) } else { words.to_owned() };
         self.events.emit(AgentEvent::Interrupted {

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures::future::BoxFuture;
 use serde::Serialize;
 use sunaba_llm::ApiKey;
 use sunaba_types::MessageType;
@@ -85,6 +86,18 @@ pub struct Capabilities {
 pub trait EventSink: Send + Sync {
     /// Takes one event; the order of calls is the order of the story.
     fn emit(&self, event: AgentEvent);
+
+    /// Waited for before a tool that may change files: until what the tool before it changed has been looked at, so
+    /// that the work of two calls is told apart. Never long.
+    fn settled(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    /// Waited for before an interrupt is told: until nobody answers a model call of this run any more, as far as that
+    /// can be seen. Never long.
+    fn quiet(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
 }
 
 /// Something said to the agent while it works.
@@ -108,6 +121,10 @@ pub struct RunContext {
     pub model: String,
     /// Where the model is called, without `/v1/messages`.
     pub base_url: String,
+    /// Where it is called by those who speak OpenAI's protocols, without `/responses` and `/chat/completions`.
+    pub openai_base_url: String,
+    /// Where it is called by those who speak Google's, without `/v1beta`.
+    pub google_base_url: String,
     /// What is shown there.
     pub api_key: ApiKey,
     /// Where the work is.

@@ -3,17 +3,7 @@
 use async_trait::async_trait;
 use serde_json::Value;
 
-/// What an agent may do without being allowed to.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum PermissionMode {
-    /// Everything: the sandbox is what holds it.
-    #[default]
-    Bypass,
-    /// Read and edit files in the work tree; the rest is asked for.
-    AcceptEdits,
-    /// Read only; the rest is asked for.
-    Ask,
-}
+pub use sunaba_types::PermissionMode;
 
 /// An agent asks whether it may use a tool.
 #[derive(Debug, Clone, PartialEq)]

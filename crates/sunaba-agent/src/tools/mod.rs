@@ -4,6 +4,7 @@
 //! asked answers with words that let the model do better. Every tool ends soon after it is told to halt.
 
 mod bash;
+mod before;
 mod diff;
 mod edit;
 mod glob;
@@ -25,6 +26,7 @@ use sunaba_llm::{ToolDefinition, Usage};
 use tokio_util::sync::CancellationToken;
 
 use crate::EventSink;
+pub(crate) use before::Before;
 pub(crate) use diff::FileEdit;
 pub(crate) use schema::tool as definition;
 

@@ -19,7 +19,7 @@ use crate::harness::{Harness, Setup};
 use crate::interrupts::alive_in_group;
 
 /// Answers the first message as the CLI does; `$uuid` is that message's.
-const HELLO: &str = r#"#!/bin/sh
+pub(crate) const HELLO: &str = r#"
 read -r initialize
 echo '{"type":"control_response","response":{"subtype":"success","request_id":"initialize"}}'
 read -r prompt
@@ -30,15 +30,19 @@ done_() { echo '{"subtype":"success","is_error":false,"result":"fine","stop_reas
 "#;
 
 /// A program in the CLI's place.
-fn stand_in(place: &TempDir, rest: &str) -> PathBuf {
+pub(crate) fn stand_in(place: &TempDir, rest: &str) -> PathBuf {
+    script(place, &format!("{HELLO}{rest}"))
+}
+
+pub(crate) fn script(place: &TempDir, lines: &str) -> PathBuf {
     let path = place.path().join("stand-in");
     let mut file = std::fs::File::create(&path).unwrap();
-    file.write_all(format!("{HELLO}{rest}").as_bytes()).unwrap();
+    file.write_all(format!("#!/bin/sh\n{lines}").as_bytes()).unwrap();
     file.set_permissions(std::fs::Permissions::from_mode(0o755)).unwrap();
     path
 }
 
-async fn start(config: ClaudeConfig) -> Harness {
+pub(crate) async fn start(config: ClaudeConfig) -> Harness {
     let runtime = Box::new(ClaudeRuntime::new(config));
     Harness::start_with(vec![], Setup { runtime: Some(runtime), ..Setup::default() }, |_| ()).await
 }

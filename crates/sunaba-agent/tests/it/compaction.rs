@@ -101,6 +101,41 @@ async fn a_window_smaller_than_thought_is_found_out() {
 }
 
 #[tokio::test]
+async fn what_was_found_out_about_the_window_counts_from_then_on() {
+    let acts = vec![
+        step("a", "echo one", 10),
+        step("b", "echo two", 10),
+        too_long(),
+        too_long(),
+        says("in short"),
+        step("c", "echo three", 4_500),
+        says("shorter"),
+        says("done"),
+    ];
+    let mut harness = Harness::start_with(acts, small_window(), |_| ()).await;
+    assert!(harness.outcome().await.success(), "summing up can be too long as well");
+    let requests = harness.model.requests();
+    assert_goes_on_in_short(&requests[5], "in short", "b");
+    assert_goes_on_in_short(&requests[7], "shorter", "c");
+    let told = harness.told_of("agent.system_message");
+    let triggers: Vec<_> = told.iter().map(|told| told["metadata"]["trigger"].clone()).collect();
+    assert_eq!(triggers, ["refused", "nearly_full"], "4,500 tokens are much for a window of 5,000");
+}
+
+#[tokio::test]
+async fn a_last_turn_that_alone_is_too_long_is_cut() {
+    let read = asks(&[("Read", json!({"file_path": "long.txt"}))]);
+    let mut harness = Harness::start_with(vec![read, too_long(), says("done")], small_window(), |dir| {
+        std::fs::write(dir.join("long.txt"), "0123456789\n".repeat(5_000)).unwrap();
+    })
+    .await;
+    assert!(harness.outcome().await.success());
+    let length = |request: &Value| tool_result(request, "t0").0.chars().count();
+    let requests = harness.model.requests();
+    assert!(length(&requests[1]) > 14_000 && length(&requests[2]) < 6_500, "{}", length(&requests[2]));
+}
+
+#[tokio::test]
 async fn what_cannot_be_made_shorter_ends_the_run() {
     let mut harness = Harness::start(vec![too_long(), says("never")]).await;
     let error = harness.outcome().await.error().unwrap();

@@ -1,4 +1,5 @@
-//! A Messages server on loopback that plays a script, one act a request, and keeps what it was sent.
+//! A model on loopback that plays a script, one act a request, and keeps what it was sent. The script is written as
+//! Messages streams; whoever asks in another protocol gets them in that one.
 //!
 //! It speaks HTTP by hand, because half of what it has to play is wrong on purpose.
 
@@ -8,6 +9,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+
+use crate::dialect::translated;
 
 /// What the server does with one request.
 pub(crate) enum Act {
@@ -23,8 +26,22 @@ pub(crate) enum Act {
     Plain(u16, &'static str, Value),
 }
 
+impl Act {
+    fn map_stream(self, change: impl FnOnce(String) -> String) -> Self {
+        match self {
+            Self::Stream(stream) => Self::Stream(change(stream)),
+            Self::Gated(gate, stream) => Self::Gated(gate, change(stream)),
+            Self::Cut(stream) => Self::Cut(change(stream)),
+            Self::Stall(stream, gone) => Self::Stall(change(stream), gone),
+            plain @ Self::Plain(..) => plain,
+        }
+    }
+}
+
 pub(crate) struct FakeModel {
     pub(crate) url: String,
+    pub(crate) openai_url: String,
+    pub(crate) google_url: String,
     requests: Arc<Mutex<Vec<Value>>>,
     heads: Arc<Mutex<Vec<String>>>,
     serving: tokio::task::JoinHandle<()>,
@@ -39,11 +56,14 @@ impl Drop for FakeModel {
 impl FakeModel {
     pub(crate) async fn start(acts: Vec<Act>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/gateway/anthropic", listener.local_addr().unwrap());
+        let address = listener.local_addr().unwrap();
+        let url = format!("http://{address}/gateway/anthropic");
+        let openai_url = format!("http://{address}/gateway/openai/v1");
+        let google_url = format!("http://{address}/gateway/google");
         let requests = Arc::new(Mutex::new(Vec::new()));
         let heads = Arc::new(Mutex::new(Vec::new()));
         let serving = tokio::spawn(serve(listener, acts, Arc::clone(&requests), Arc::clone(&heads)));
-        Self { url, requests, heads, serving }
+        Self { url, openai_url, google_url, requests, heads, serving }
     }
 
     /// The bodies of the requests so far.
@@ -67,17 +87,17 @@ async fn serve(
     loop {
         let (mut socket, _) = listener.accept().await.unwrap();
         let Some((head, body)) = read_request(&mut socket).await else { continue };
-        if head.starts_with("HEAD ") {
-            // Some programs look whether there is anybody before they speak.
+        if head.starts_with("HEAD ") || head.starts_with("GET ") {
+            // Some programs look whether there is anybody, or which models there are, before they speak.
             let _ =
                 socket.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").await;
             continue;
         }
-        heads.lock().unwrap().push(head);
-        requests.lock().unwrap().push(body);
+        heads.lock().unwrap().push(head.clone());
+        requests.lock().unwrap().push(body.clone());
         let beyond =
             || Act::Plain(400, "", json!({"error": {"type": "script_ended", "message": "no act left"}}));
-        let act = acts.next().unwrap_or_else(beyond);
+        let act = acts.next().unwrap_or_else(beyond).map_stream(|stream| translated(&head, &body, &stream));
         tokio::spawn(play(socket, act));
     }
 }

@@ -48,12 +48,15 @@ pub(crate) struct Harness {
     inbox: mpsc::Sender<Incoming>,
     pub(crate) shutdown: CancellationToken,
     running: JoinHandle<RunOutcome>,
+    kept: Mutex<Vec<TempDir>>,
 }
 
 /// What differs between runs.
 pub(crate) struct Setup {
+    pub(crate) prompt: &'static str,
     pub(crate) max_turns: u32,
     pub(crate) config: NativeConfig,
+    pub(crate) model: &'static str,
     /// When it is not the fake model's.
     pub(crate) base_url: Option<String>,
     /// When it is not the native one.
@@ -75,8 +78,10 @@ impl Default for Setup {
             max_retry_after: Duration::from_secs(5),
         };
         Self {
+            prompt: "do the thing",
             max_turns: 10,
             config: NativeConfig { retry, ..NativeConfig::default() },
+            model: "fake",
             base_url: None,
             runtime: None,
             home: None,
@@ -112,9 +117,11 @@ impl Harness {
         let (inbox, receiver) = mpsc::channel(16);
         let shutdown = CancellationToken::new();
         let context = RunContext {
-            prompt: "do the thing".to_owned(),
-            model: "fake".to_owned(),
+            prompt: setup.prompt.to_owned(),
+            model: setup.model.to_owned(),
             base_url: setup.base_url.unwrap_or_else(|| model.url.clone()),
+            openai_base_url: model.openai_url.clone(),
+            google_base_url: model.google_url.clone(),
             api_key: ApiKey::new("sandbox-token"),
             cwd: dir.path().to_owned(),
             home: home_path.clone(),
@@ -131,7 +138,7 @@ impl Harness {
         };
         let runtime = setup.runtime.unwrap_or_else(|| Box::new(NativeRuntime::new(setup.config)));
         let running = tokio::spawn(runtime.run(context));
-        Self { dir, home, home_path, model, story, inbox, shutdown, running }
+        Self { dir, home, home_path, model, story, inbox, shutdown, running, kept: Mutex::default() }
     }
 
     pub(crate) async fn send(&self, id: &str, message_type: MessageType, content: &str) {
@@ -188,6 +195,11 @@ impl Harness {
     pub(crate) fn transcript(&self) -> Transcript {
         let runtime = NativeRuntime::default();
         runtime.find_transcript(self.home.path(), self.dir.path(), SESSION).unwrap().unwrap()
+    }
+
+    /// Keeps a place for as long as this is there.
+    pub(crate) fn keep(&self, place: TempDir) {
+        self.kept.lock().unwrap().push(place);
     }
 
     /// Ends it as a machine that loses its power does.

@@ -1,9 +1,14 @@
-//! The runtimes against a scripted Messages server: everything but the model's words is real.
+//! The runtimes against a scripted model: everything but the model's words is real.
 #![expect(clippy::unwrap_used, reason = "a helper that cannot go on is a test that failed")]
 
+mod acp;
+mod alone;
 mod claude;
+mod claude_control;
+mod claude_repository;
 mod compaction;
 mod conformance;
+mod dialect;
 mod failures;
 mod fake_model;
 mod harness;
@@ -11,6 +16,7 @@ mod helpers;
 mod interrupts;
 mod messages;
 mod permissions;
+mod place;
 mod repository;
 mod requests;
 mod sessions;

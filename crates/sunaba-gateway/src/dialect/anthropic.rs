@@ -1,6 +1,7 @@
 //! The Anthropic Messages dialect.
 
 use bytes::Bytes;
+use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::gather::Gather;
@@ -45,7 +46,7 @@ impl Dialect for Anthropic {
         Ok(gather.done())
     }
 
-    fn error(&self, kind: &str, message: &str) -> Value {
+    fn error(&self, _: StatusCode, kind: &str, message: &str) -> Value {
         // The vendor's word for a balance that is used up is the same as for any request that cannot be served.
         let kind = if kind == "budget_exhausted" { "invalid_request_error" } else { kind };
         json!({"type": "error", "error": {"type": kind, "message": message}})

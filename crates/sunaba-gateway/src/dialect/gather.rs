@@ -33,7 +33,7 @@ impl Gather {
 
     /// Adds to what belongs to the system.
     pub(super) fn system(&mut self, words: &str) {
-        if self.detail == Detail::Whole {
+        if self.detail == Detail::Whole && !words.is_empty() {
             add_line(&mut self.read.system, words);
         }
     }

@@ -2,15 +2,18 @@
 
 mod anthropic;
 mod gather;
+mod google;
 mod openai;
 
 use bytes::Bytes;
-use serde_json::Value;
+use http::StatusCode;
+use serde_json::{Value, json};
 
 use crate::script::{Conversation, Reply};
 use crate::usage::Seen;
 
 pub(crate) use anthropic::Anthropic;
+pub(crate) use google::Google;
 pub(crate) use openai::{Chat, Responses};
 
 /// Into how many pieces a text is cut when it is streamed.
@@ -21,6 +24,7 @@ const PIECES: usize = 4;
 pub(crate) enum Vendor {
     Anthropic,
     OpenAi,
+    Google,
 }
 
 impl Vendor {
@@ -29,6 +33,7 @@ impl Vendor {
         match self {
             Self::Anthropic => "ANTHROPIC_API_KEY",
             Self::OpenAi => "OPENAI_API_KEY",
+            Self::Google => "GEMINI_API_KEY",
         }
     }
 }
@@ -48,18 +53,26 @@ pub(crate) trait Dialect: std::fmt::Debug + Send + Sync {
     fn name(&self) -> &'static str;
     /// Whose it is.
     fn vendor(&self) -> Vendor;
-    /// The fields that bound an answer's tokens; the first is the one to add.
+    /// The fields that bound an answer's tokens; the first is the one to add. `a.b` is the field `b` of `a`.
     fn output_fields(&self) -> &'static [&'static str];
     /// Reads a request, keeping no more of it than its text; the error says what is wrong with it.
     fn read(&self, body: &[u8], detail: Detail) -> Result<Conversation, String>;
-    /// An error's body.
-    fn error(&self, kind: &str, message: &str) -> Value;
+    /// The body of an error with this status.
+    fn error(&self, status: StatusCode, kind: &str, message: &str) -> Value;
     /// An answer in one piece.
     fn whole(&self, model: &str, reply: &Reply) -> Value;
     /// An answer as a stream, in the pieces in which it is sent.
     fn stream(&self, asked: &Conversation, reply: &Reply) -> Vec<Bytes>;
     /// Takes token counts and errors from an answer, or from one event of a streamed one.
     fn look(&self, value: &Value, seen: &mut Seen);
+    /// The answer to the question how many tokens a request has.
+    fn token_count(&self, tokens: u64) -> Value {
+        json!({"input_tokens": tokens})
+    }
+    /// The number in such an answer.
+    fn counted(&self, value: &Value) -> Option<u64> {
+        value["input_tokens"].as_u64()
+    }
 }
 
 /// An event of a stream, named by its type.

@@ -4,24 +4,24 @@
 //! last byte of that on the work is done in a task of its own: a client that goes
 //! away at any moment leaves no reservation unsettled and no call unrecorded.
 
-use std::io;
+use std::borrow::Cow;
 use std::time::Instant;
 
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
-use secrecy::SecretString;
 use serde_json::json;
-use sunaba_types::{BlobHash, Sandbox};
 use tokio::sync::oneshot;
 
+use super::source::{Source, source_for, source_of};
 use super::{Asked, Refusal, scripted};
 use crate::bodies::{Bodies, Held};
 use crate::budget::{Ask, Outcome, Spend};
-use crate::dialect::{Detail, Dialect, Vendor};
+use crate::dialect::{Detail, Dialect};
 use crate::record::{self, ModelCall};
-use crate::script::{Conversation, DEFAULT_SCRIPT, Script, estimate_tokens};
+use crate::script::{Conversation, estimate_tokens};
 use crate::standing;
+use crate::under_way::UnderWay;
 use crate::upstream;
 use crate::usage::Usage;
 use crate::{Caller, GatewayState};
@@ -39,30 +39,58 @@ pub(crate) struct Call {
     pub(crate) caller: Caller,
     pub(crate) dialect: &'static dyn Dialect,
     pub(crate) record: ModelCall,
+    /// What its address says of the request.
+    named: Option<Named>,
     /// What is reserved for it.
     pub(crate) spend: Option<Spend>,
     pub(crate) started: Instant,
+    /// Until it is recorded.
+    _under_way: UnderWay,
 }
 
 /// Where a call goes, and what goes with it.
 #[derive(Debug)]
 pub(crate) struct Letter {
-    pub(crate) path: &'static str,
+    pub(crate) path: Cow<'static, str>,
     pub(crate) query: Option<String>,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
+}
+
+/// An address that a call is made to.
+#[derive(Debug)]
+pub(super) struct Address {
+    pub(super) path: Cow<'static, str>,
+    pub(super) named: Option<Named>,
+}
+
+/// What other dialects say in the request, where it stands in the address.
+#[derive(Debug)]
+pub(super) struct Named {
+    pub(super) model: String,
+    pub(super) streamed: bool,
+}
+
+impl From<&'static str> for Address {
+    fn from(path: &'static str) -> Self {
+        Self { path: path.into(), named: None }
+    }
 }
 
 /// Answers a call.
 pub(super) async fn answer(
     state: GatewayState,
     dialect: &'static dyn Dialect,
-    path: &'static str,
+    to: Address,
     asked: Asked,
 ) -> Response {
     let Some((caller, slot)) = asked.caller else { return nobody().response(dialect) };
     let record = ModelCall { dialect: dialect.name().to_owned(), ..ModelCall::default() };
-    let mut call = Call { state, caller, dialect, record, spend: None, started: Instant::now() };
+    let under_way = state.calls.begin(&caller.sandbox_id);
+    let started = Instant::now();
+    let Address { path, named } = to;
+    let mut call =
+        Call { state, caller, dialect, record, named, spend: None, started, _under_way: under_way };
     let (head, answered) = oneshot::channel();
     let tasks = call.state.tasks.clone();
     // Whether it has any say is asked before a byte of the body is taken.
@@ -89,27 +117,29 @@ fn nobody() -> Refusal {
 pub(super) async fn count_tokens(
     state: GatewayState,
     dialect: &'static dyn Dialect,
+    path: Cow<'static, str>,
     asked: Asked,
 ) -> Response {
-    counted(state, dialect, asked).await.unwrap_or_else(|refusal| refusal.response(dialect))
+    counted(state, dialect, path, asked).await.unwrap_or_else(|refusal| refusal.response(dialect))
 }
 
 async fn counted(
     state: GatewayState,
     dialect: &'static dyn Dialect,
+    path: Cow<'static, str>,
     asked: Asked,
 ) -> Result<Response, Refusal> {
     let (caller, slot) = asked.caller.ok_or_else(nobody)?;
     let (_, source) = source_of(&state, &caller, dialect).await?;
     let (body, held) = state.bodies.collect(&slot, asked.body).await?;
-    let (path, size) = ("/v1/messages/count_tokens", body.len());
+    let size = body.len();
     let letter = Letter { path, query: asked.query, headers: asked.headers, body: body.clone() };
     Bodies::read(&state, size, move || {
         dialect.read(&body, Detail::Outline).map(drop).map_err(Refusal::invalid)
     })
     .await?;
     let answer = match source {
-        Source::Script(_) => axum::Json(json!({"input_tokens": estimate_tokens(size)})).into_response(),
+        Source::Script(_) => axum::Json(dialect.token_count(estimate_tokens(size))).into_response(),
         Source::Upstream(key) => upstream::count_tokens(&state, dialect, &key, letter).await,
     };
     drop(held);
@@ -125,7 +155,7 @@ pub(super) async fn models(state: GatewayState, dialect: &'static dyn Dialect, a
             axum::Json(json!({"object": "list", "data": [model]})).into_response()
         }
         Ok((_, Source::Upstream(key))) => {
-            let (path, body) = ("/v1/models", Bytes::new());
+            let (path, body) = ("/v1/models".into(), Bytes::new());
             let letter = Letter { path, query: asked.query, headers: asked.headers, body };
             upstream::pass(&state, dialect, &key, http::Method::GET, letter).await
         }
@@ -161,7 +191,10 @@ impl Call {
     async fn read(&mut self, body: &Bytes, detail: Detail) -> Result<Conversation, Refusal> {
         let (dialect, body, size) = (self.dialect, body.clone(), body.len());
         let read = move || dialect.read(&body, detail).map_err(Refusal::invalid);
-        let conversation = Bodies::read(&self.state, size, read).await?;
+        let mut conversation = Bodies::read(&self.state, size, read).await?;
+        if let Some(named) = self.named.take() {
+            (conversation.model, conversation.streamed) = (named.model, named.streamed);
+        }
         if conversation.model.len() > MODEL_NAME_MAX_BYTES {
             return Err(Refusal::invalid("model: no model has so long a name"));
         }
@@ -216,77 +249,6 @@ impl Call {
         self.record.duration_ms = elapsed_ms(self.started);
         record::model_call(&self.state, &self.caller.sandbox_id, self.record).await;
     }
-}
-
-/// Who answers a sandbox's calls.
-enum Source {
-    Script(Script),
-    /// A real model, with this key.
-    Upstream(SecretString),
-}
-
-async fn source_of(
-    state: &GatewayState,
-    caller: &Caller,
-    dialect: &dyn Dialect,
-) -> Result<(Sandbox, Source), Refusal> {
-    let sandbox = standing::check(&*state.config.store, caller).await?;
-    let source = source_for(state, &sandbox, dialect).await?;
-    Ok((sandbox, source))
-}
-
-async fn source_for(
-    state: &GatewayState,
-    sandbox: &Sandbox,
-    dialect: &dyn Dialect,
-) -> Result<Source, Refusal> {
-    let Some(name) = sandbox.model.strip_prefix("script:") else {
-        let key = find_key(state, sandbox, dialect.vendor()).await?;
-        return key.map(Source::Upstream).ok_or_else(|| {
-            let name = dialect.vendor().key_name();
-            Refusal::invalid(format!(
-                "no key for the model {} is configured; set {name} for the server or as the project's secret, \
-                 or run with --model script:FILE",
-                sandbox.model
-            ))
-        });
-    };
-    let bytes = if name == "default" {
-        DEFAULT_SCRIPT.as_bytes().to_vec()
-    } else {
-        let hash = BlobHash::parse(name)
-            .ok_or_else(|| Refusal::invalid(format!("script:{name} names no stored script")))?;
-        let loaded = state.config.scripts.load(&hash).await;
-        loaded.map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => {
-                Refusal::invalid(format!("the script {hash} cannot be read: no node has it"))
-            }
-            _ => {
-                tracing::warn!(sandbox_id = %sandbox.id, %hash, %error, "a script cannot be read");
-                Refusal::unavailable()
-            }
-        })?
-    };
-    let script = Script::parse(&bytes);
-    Ok(Source::Script(script.map_err(|error| Refusal::invalid(format!("the script is wrong: {error}")))?))
-}
-
-/// The project's own key goes before the server's.
-async fn find_key(
-    state: &GatewayState,
-    sandbox: &Sandbox,
-    vendor: Vendor,
-) -> Result<Option<SecretString>, Refusal> {
-    if let (Some(secrets), Some(project)) = (&state.config.secrets, &sandbox.project_id) {
-        let own = secrets.find(project, vendor.key_name()).await.map_err(|error| {
-            tracing::warn!(project_id = %project, %error, "a project's key cannot be read");
-            Refusal::unavailable()
-        })?;
-        if own.is_some() {
-            return Ok(own);
-        }
-    }
-    Ok(state.config.upstream(vendor).api_key.clone())
 }
 
 fn elapsed_ms(since: Instant) -> u64 {

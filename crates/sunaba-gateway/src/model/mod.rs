@@ -1,8 +1,11 @@
 //! Model calls: who answers, a script or a real model, and what is recorded about it.
 
 mod call;
+mod google;
+mod idle;
 mod refusal;
 mod scripted;
+mod source;
 
 use std::convert::Infallible;
 
@@ -19,6 +22,8 @@ use crate::dialect::{Anthropic, Chat, Dialect, Responses};
 use crate::{Caller, GatewayState};
 
 pub(crate) use call::{Call, GONE, Letter};
+pub(crate) use google::{google, google_busy, unknown_to_google};
+pub(crate) use idle::idle;
 pub(crate) use refusal::Refusal;
 
 /// How many pieces of a streamed answer may wait for a slow reader.
@@ -80,22 +85,22 @@ fn busy(dialect: &dyn Dialect, words: String) -> Response {
 
 /// `POST /anthropic/v1/messages`.
 pub(crate) async fn messages(State(state): State<GatewayState>, asked: Asked) -> Response {
-    call::answer(state, &Anthropic, "/v1/messages", asked).await
+    call::answer(state, &Anthropic, "/v1/messages".into(), asked).await
 }
 
 /// `POST /openai/v1/responses`.
 pub(crate) async fn responses(State(state): State<GatewayState>, asked: Asked) -> Response {
-    call::answer(state, &Responses, "/v1/responses", asked).await
+    call::answer(state, &Responses, "/v1/responses".into(), asked).await
 }
 
 /// `POST /openai/v1/chat/completions`.
 pub(crate) async fn chat(State(state): State<GatewayState>, asked: Asked) -> Response {
-    call::answer(state, &Chat, "/v1/chat/completions", asked).await
+    call::answer(state, &Chat, "/v1/chat/completions".into(), asked).await
 }
 
 /// `POST /anthropic/v1/messages/count_tokens`: no model speaks, so nothing is recorded.
 pub(crate) async fn count_tokens(State(state): State<GatewayState>, asked: Asked) -> Response {
-    call::count_tokens(state, &Anthropic, asked).await
+    call::count_tokens(state, &Anthropic, "/v1/messages/count_tokens".into(), asked).await
 }
 
 /// `GET /openai/v1/models`: the one that answers.

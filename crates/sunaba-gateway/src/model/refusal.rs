@@ -41,7 +41,7 @@ impl Refusal {
 
     pub(crate) fn response(&self, dialect: &dyn Dialect) -> Response {
         let mut response =
-            (self.status, axum::Json(dialect.error(&self.kind, &self.message))).into_response();
+            (self.status, axum::Json(dialect.error(self.status, &self.kind, &self.message))).into_response();
         if matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }

@@ -37,22 +37,25 @@ pub(super) async fn answer(
                 stream(call, conversation, &reply, outcome, head).await;
             } else {
                 let body = call.dialect.whole(&conversation.model, &reply);
-                whole(call, StatusCode::OK, body, reply.delay, outcome, head).await;
+                // A model needs no less time for an answer in one piece.
+                let delay = reply.delay + reply.chunk_delay;
+                whole(call, StatusCode::OK, body, delay, outcome, head).await;
             }
         }
         Played::Error { turn, error, delay } => {
             call.record.script_turn = Some(turn);
             call.record.error = Some(error.message.clone());
             let status = StatusCode::from_u16(error.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-            let body = call.dialect.error(&error.kind, &error.message);
+            let body = call.dialect.error(status, &error.kind, &error.message);
             whole(call, status, body, delay, Outcome::Refused, head).await;
         }
         Played::Failed { turn, message } => {
             tracing::warn!(%sandbox_id, %message, "a script does not fit the request");
             call.record.script_turn = Some(turn);
-            let body = call.dialect.error("invalid_request_error", &message);
+            let status = StatusCode::BAD_REQUEST;
+            let body = call.dialect.error(status, "invalid_request_error", &message);
             call.record.error = Some(message);
-            whole(call, StatusCode::BAD_REQUEST, body, Duration::ZERO, Outcome::Refused, head).await;
+            whole(call, status, body, Duration::ZERO, Outcome::Refused, head).await;
         }
     }
 }

@@ -27,7 +27,7 @@ const WRITE: &[&str] = &["Write", "write", "write_file", "create_file"];
 const EDIT: &[&str] = &["Edit", "edit", "replace", "str_replace", "edit_file"];
 const READ: &[&str] = &["Read", "read", "read_file"];
 const GLOB: &[&str] = &["Glob", "glob"];
-const GREP: &[&str] = &["Grep", "grep", "search_file_content"];
+const GREP: &[&str] = &["Grep", "grep", "grep_search", "search_file_content"];
 
 const PATH: &[&str] = &["file_path", "filePath", "path", "filename"];
 const DIRECTORY: &[&str] = &["path", "dir_path", "directory"];
@@ -132,6 +132,9 @@ fn file_call(
         path.to_owned()
     };
     let mut input = Map::from_iter([(key.to_owned(), json!(path))]);
+    if tool.properties.contains_key("instruction") {
+        input.insert("instruction".to_owned(), json!("Scripted edit"));
+    }
     input.extend(values.into_iter().map(|(names, value)| (key_of(tool, names).to_owned(), value)));
     Ok(call_of(tool, Value::Object(input)))
 }

@@ -1,20 +1,30 @@
 //! One call on the wire: its request out, and its answer back as it comes.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::response::Response;
 use bytes::Bytes;
 use http::{StatusCode, header};
 use serde_json::json;
+use sunaba_store::{Suspension, Waits};
+use sunaba_types::Timestamp;
 use tokio::sync::{mpsc, oneshot};
 
 use super::strip::Strip;
-use super::{headers, out_of_reach, quota};
+use super::{google, headers, out_of_reach, quota};
 use crate::bodies::Held;
 use crate::budget::{Cut, Outcome};
+use crate::dialect::Vendor;
 use crate::model::{Call, GONE, PIECES_WAITING, body_of};
 use crate::record;
 use crate::usage::{Meter, Seen};
+
+/// Limits that end sooner are waited out by the agents themselves.
+const WAITED_OUT_SECONDS: i64 = 300;
+
+/// How much of an error's body is read, and for how long it may take to come.
+const ERROR_MAX_BYTES: usize = 64 * 1024;
+const ERROR_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A request on its way out.
 pub(super) struct Sending {
@@ -81,7 +91,15 @@ async fn carry(
     let status = answer.status();
     let content_type = answer.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let streamed = content_type.is_some_and(|value| value.starts_with("text/event-stream"));
-    note_quota(&call, &answer).await;
+    let asked_to_wait = if call.dialect.vendor() == Vendor::Google && status == StatusCode::TOO_MANY_REQUESTS
+    {
+        let (same, body) = read_error(answer).await;
+        answer = same;
+        google::retry_delay(&body)
+    } else {
+        None
+    };
+    note_quota(&call, &answer, asked_to_wait).await;
     let (sender, receiver) = mpsc::channel(PIECES_WAITING);
     let mut response = Response::new(body_of(receiver));
     *response.status_mut() = status;
@@ -143,10 +161,61 @@ async fn pass_on(sender: &mpsc::Sender<std::io::Result<Bytes>>, bytes: Bytes) ->
     sender.send(Ok(bytes)).await.is_err().then(|| GONE.to_owned())
 }
 
+/// Reads an error's body and gives it back in an answer that is the same. A longer one than errors are is cut.
+async fn read_error(mut answer: reqwest::Response) -> (reqwest::Response, Bytes) {
+    let mut body = Vec::new();
+    let reading = async {
+        while let Ok(Some(bytes)) = answer.chunk().await {
+            body.extend_from_slice(&bytes);
+            if body.len() > ERROR_MAX_BYTES {
+                break;
+            }
+        }
+    };
+    // What has come by then is passed on.
+    let _ = tokio::time::timeout(ERROR_PATIENCE, reading).await;
+    let (status, headers, body) = (answer.status(), answer.headers().clone(), Bytes::from(body));
+    let mut same = http::Response::new(body.clone());
+    (*same.status_mut(), *same.headers_mut()) = (status, headers);
+    (reqwest::Response::from(same), body)
+}
+
 /// Says in the log until when the vendor takes no more calls.
-async fn note_quota(call: &Call, answer: &reqwest::Response) {
+async fn note_quota(call: &Call, answer: &reqwest::Response, asked_to_wait: Option<Duration>) {
     let now = call.state.config.clock.now();
-    let Some(until) = quota::until(answer.status(), answer.headers(), now) else { return };
+    let by_body = || asked_to_wait.and_then(|wait| now.checked_add(wait).ok());
+    let Some(until) = quota::until(answer.status(), answer.headers(), now).or_else(by_body) else { return };
     let payload = json!({"until": until, "dialect": call.dialect.name(), "model": call.record.model});
     record::quota(&call.state, &call.caller.sandbox_id, &payload).await;
+    let seconds = until.duration_since(now).as_secs();
+    if seconds > WAITED_OUT_SECONDS && may_wait(call, seconds).await {
+        park(call, until).await;
+    }
+}
+
+/// Whether a task may wait so much longer; one that may not is told what the vendor says, and fails with it.
+async fn may_wait(call: &Call, seconds: i64) -> bool {
+    let (id, most) = (&call.caller.sandbox_id, call.state.config.quota_wait_max.as_secs());
+    let waited_ms = match call.state.config.store.find_sandbox(id).await {
+        Ok(Some(row)) if row.terms.suspended.is_none() => row.terms.quota_wait_ms,
+        // It waits already, or what is wrong is found out in a moment.
+        _ => return true,
+    };
+    let in_all = u64::try_from(seconds.saturating_add(waited_ms / 1000)).unwrap_or(0);
+    if in_all > most {
+        tracing::warn!(sandbox = %id, in_all, most, "a task would wait too long for a limit and does not");
+    }
+    in_all <= most
+}
+
+/// Lets the task wait without its sandbox. Before the agent has the answer, which it fails with.
+async fn park(call: &Call, until: Timestamp) {
+    let id = &call.caller.sandbox_id;
+    let reason = format!("the model's vendor takes no more calls until {until}");
+    let suspension = Suspension { waits: Waits::Quota { until }, reason };
+    match call.state.config.store.suspend(id, suspension).await {
+        Ok(_) => tracing::info!(sandbox = %id, %until, "a task waits until its limit is reset"),
+        // It is over, or somebody else runs it: it is told, and that is all.
+        Err(error) => tracing::debug!(sandbox = %id, %error, "a task that met a limit does not wait"),
+    }
 }

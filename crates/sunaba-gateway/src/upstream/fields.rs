@@ -47,8 +47,16 @@ impl Fields {
         found.and_then(|(_, raw)| Lazy::parse(raw).ok()).unwrap_or(Lazy::NULL)
     }
 
-    /// The value of a field that has no reason to be long; null when there is none.
+    /// The value of a field that has no reason to be long, or of the field `b` of `a` by `a.b`; null when there is
+    /// none.
     pub(super) fn small(&self, name: &str) -> Result<Value, String> {
+        if let Some((outer, inner)) = name.split_once('.') {
+            let [found] = self.lazy(outer).pick([inner])?;
+            if found.raw().len() > SMALL_BYTES {
+                return Err(format!("{name}: is too long"));
+            }
+            return serde_json::from_str(found.raw()).map_err(|error| format!("{name}: {error}"));
+        }
         match self.passed.iter().find(|(known, _)| known == name) {
             None => Ok(Value::Null),
             Some((_, raw)) if raw.len() > SMALL_BYTES => Err(format!("{name}: is too long")),
@@ -56,9 +64,15 @@ impl Fields {
         }
     }
 
-    /// Sets a field, in its place or at the end.
+    /// Sets a field, in its place or at the end; by `a.b` the field `b` of `a`.
     pub(super) fn set(&mut self, name: &str, value: &Value) {
-        self.set_raw(name, value.to_string());
+        match name.split_once('.') {
+            Some((outer, inner)) => {
+                let raw = self.lazy(outer).with(inner, &value.to_string());
+                self.set_raw(outer, raw);
+            }
+            None => self.set_raw(name, value.to_string()),
+        }
     }
 
     /// Sets a field to what is JSON already.
@@ -128,8 +142,15 @@ struct Reading<'r> {
 }
 
 impl Reading<'_> {
+    fn respelled(&mut self, name: String) -> String {
+        let spelled = known::spelled(self.dialect, name.clone());
+        self.fields.is_changed |= spelled != name;
+        spelled
+    }
+
     fn take(&mut self, name: String, raw: &RawValue) -> Result<(), String> {
         let is_null = raw.get() == "null";
+        let name = self.respelled(name);
         match known::fate(self.dialect, &name) {
             Fate::Passed if self.fields.passed.iter().any(|(known, _)| *known == name) => {
                 return Err(format!("{name}: is named twice"));

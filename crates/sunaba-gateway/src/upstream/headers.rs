@@ -25,12 +25,15 @@ pub(super) fn passed_on(vendor: Vendor, headers: &HeaderMap, key: &SecretString)
                 Vendor::Anthropic => matches!(name, "anthropic-version" | "anthropic-beta"),
                 // Not the organisation or the project: who pays is not the sandbox's to say.
                 Vendor::OpenAi => matches!(name, "openai-beta" | "x-client-request-id"),
+                // Likewise not the project that is to be charged.
+                Vendor::Google => name == "x-goog-api-client",
             }
     });
     keep_plain_betas(&mut kept);
     let (name, value) = match vendor {
         Vendor::Anthropic => (HeaderName::from_static("x-api-key"), key.expose_secret().to_owned()),
         Vendor::OpenAi => (header::AUTHORIZATION, format!("Bearer {}", key.expose_secret())),
+        Vendor::Google => (HeaderName::from_static("x-goog-api-key"), key.expose_secret().to_owned()),
     };
     let mut value = HeaderValue::try_from(value).ok()?;
     value.set_sensitive(true);
@@ -64,6 +67,7 @@ pub(super) fn passed_back(vendor: Vendor, headers: &HeaderMap) -> HeaderMap {
                         "x-request-id" | "openai-processing-ms" | "openai-version" | "openai-model"
                     ) || name.starts_with("x-ratelimit-")
                 }
+                Vendor::Google => false,
             }
     })
 }

@@ -7,7 +7,8 @@
 use serde_json::{Value, json};
 
 use super::fields::Fields;
-use crate::dialect::Dialect;
+use super::google;
+use crate::dialect::{Dialect, Vendor};
 
 const MESSAGES: &[&str] = &[
     "model",
@@ -92,6 +93,9 @@ const RESPONSES: &[&str] = &[
     "client_metadata",
 ];
 
+const GENERATE_CONTENT: &[&str] =
+    &["contents", "systemInstruction", "tools", "toolConfig", "safetySettings", "generationConfig"];
+
 /// Fields without which a request would mean something else, and why they are not served.
 const REFUSED: &[(&str, &str)] = &[
     ("mcp_servers", "would run outside the sandbox"),
@@ -100,6 +104,8 @@ const REFUSED: &[(&str, &str)] = &[
     ("fallbacks", "would let another model answer, at another price"),
     ("models", "would let another model answer, at another price"),
     ("audio", "has no price here"),
+    ("cachedContent", "stands for input that the gateway does not see"),
+    ("generateContentRequest", "is not served here; its contents are, by themselves"),
 ];
 
 /// Options that the price table knows no price for, with the values that cost the usual.
@@ -123,6 +129,7 @@ pub(super) fn fate(dialect: &dyn Dialect, name: &str) -> Fate {
     let passed = match dialect.name() {
         "anthropic" => MESSAGES,
         "openai_chat" => CHAT,
+        "google" => GENERATE_CONTENT,
         _ => RESPONSES,
     };
     if passed.contains(&name) {
@@ -132,8 +139,16 @@ pub(super) fn fate(dialect: &dyn Dialect, name: &str) -> Fate {
     refused.map_or(Fate::LeftOut, |(_, why)| Fate::Refused(why))
 }
 
+/// A field's name in the one spelling that is looked for: Google takes two.
+pub(super) fn spelled(dialect: &dyn Dialect, name: String) -> String {
+    if dialect.vendor() == Vendor::Google { google::camel(&name) } else { name }
+}
+
 /// Refuses options that change the price, and leaves out those that make the vendor sample more than once.
-pub(super) fn check_options(fields: &mut Fields) -> Result<(), String> {
+pub(super) fn check_options(vendor: Vendor, fields: &mut Fields) -> Result<(), String> {
+    if vendor == Vendor::Google {
+        return google::check_options(fields);
+    }
     for (name, usual) in PRICED_OTHERWISE {
         let value = fields.small(name)?;
         if !value.is_null() && !value.as_str().is_some_and(|value| usual.contains(&value)) {
@@ -175,7 +190,7 @@ mod tests {
 
     fn checked(dialect: &dyn Dialect, request: &Value) -> Result<Fields, String> {
         let mut fields = Fields::parse(dialect, &Bytes::from(request.to_string()))?;
-        check_options(&mut fields).map(|()| fields)
+        check_options(dialect.vendor(), &mut fields).map(|()| fields)
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::fields::Fields;
+use super::google;
 use super::part::{Field, Found, Inside, Is, Parts, Word};
 use crate::prices::Price;
 
@@ -20,20 +21,25 @@ pub(super) struct Media {
 
 /// Looks through the messages for pictures and files; refuses those that only point somewhere.
 pub(super) fn find(fields: &Fields, price: &Price) -> Result<Media, String> {
-    let mut media = Media::default();
+    let mut media = google::media(fields, price)?;
     for name in ["messages", "input", "system"] {
         let found: Found =
             serde_json::from_str(fields.lazy(name).raw()).map_err(|error| format!("{name}: {error}"))?;
         if let Some(what) = found.inside.pointed_at {
-            return Err(format!(
-                "the {what} is only pointed at, and the vendor would fetch it past this sandbox's egress rules; \
-                 send its bytes in base64 instead, and no link beside them"
-            ));
+            return Err(pointed_at(what));
         }
         media.size_bytes = media.size_bytes.saturating_add(found.inside.image_bytes);
         media.tokens = media.tokens.saturating_add(found.inside.count.saturating_mul(price.image_tokens));
     }
     Ok(media)
+}
+
+/// Why what only points at its content is refused.
+pub(super) fn pointed_at(what: &str) -> String {
+    format!(
+        "the {what} is only pointed at, and the vendor would fetch it past this sandbox's egress rules; send its \
+         bytes in base64 instead, and no link beside them"
+    )
 }
 
 impl<'de> Deserialize<'de> for Field {

@@ -5,6 +5,7 @@
 
 mod carry;
 mod fields;
+mod google;
 mod headers;
 mod known;
 mod media;
@@ -108,12 +109,12 @@ fn unknown_price(model: &str) -> Refusal {
 
 /// Asks the vendor how many tokens the input has.
 async fn count(call: &Call, key: &SecretString, letter: &Letter, plan: &Plan) -> Option<u64> {
-    let (path, body) = plan.count_request(call.dialect)?;
+    let (path, body) = plan.count_request(call.dialect, &call.record.model)?;
     let letter = Letter { path, query: None, headers: letter.headers.clone(), body };
     let request = request_to(&call.state, call.dialect, key, Method::POST, letter)?;
     let answer = request.timeout(COUNT_PATIENCE).send().await.ok()?.error_for_status().ok()?;
     let counted: Value = answer.json().await.ok()?;
-    counted["input_tokens"].as_u64()
+    call.dialect.counted(&counted)
 }
 
 /// Has the vendor count the tokens of a request.
@@ -175,7 +176,8 @@ fn request_to(
     letter: Letter,
 ) -> Option<reqwest::RequestBuilder> {
     let base = state.config.upstream(dialect.vendor()).base_url.trim_end_matches('/');
-    let mut url = format!("{}{}", base.strip_suffix("/v1").unwrap_or(base), letter.path);
+    let base = ["/v1beta", "/v1"].iter().find_map(|version| base.strip_suffix(version)).unwrap_or(base);
+    let mut url = format!("{base}{}", letter.path);
     if let Some(query) = letter.query {
         url.push('?');
         url.push_str(&query);

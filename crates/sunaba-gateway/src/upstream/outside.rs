@@ -5,6 +5,7 @@
 //! that kind are left out of the request.
 
 use super::fields::Fields;
+use super::google;
 use crate::dialect::Vendor;
 use crate::json::Lazy;
 
@@ -21,6 +22,9 @@ const NAME_MAX_CHARS: usize = 60;
 
 /// Leaves out the tools that the vendor would run; gives their names.
 pub(super) fn remove_tools(vendor: Vendor, fields: &mut Fields) -> Result<Vec<String>, String> {
+    if vendor == Vendor::Google {
+        return google::remove_tools(fields);
+    }
     let tools = fields.lazy("tools");
     let mut removed = Vec::new();
     tools.each(|tool| {
@@ -70,7 +74,7 @@ fn is_own(vendor: Vendor, tool: Lazy<'_>, depth: usize) -> Result<bool, String> 
             is_list && all
         }
         (Vendor::OpenAi, Some(kind)) => OPENAI_OWN.contains(&kind),
-        (Vendor::OpenAi, None) => false,
+        (Vendor::OpenAi, None) | (Vendor::Google, _) => false,
     })
 }
 

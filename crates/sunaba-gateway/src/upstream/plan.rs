@@ -1,10 +1,12 @@
 //! How a request is sent: what it may use, and what is changed in it.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::fields::Fields;
-use super::{known, media, outside};
+use super::{google, known, media, outside};
 use crate::budget::Need;
 use crate::dialect::{Dialect, Vendor};
 use crate::prices::Price;
@@ -35,7 +37,7 @@ impl Plan {
         price: &Price,
     ) -> Result<Self, String> {
         let mut fields = Fields::parse(dialect, &body)?;
-        known::check_options(&mut fields)?;
+        known::check_options(dialect.vendor(), &mut fields)?;
         let removed_tools = outside::remove_tools(dialect.vendor(), &mut fields)?;
         let media = media::find(&fields, price)?;
         let hides_usage = conversation.streamed && !conversation.usage_in_stream;
@@ -53,8 +55,8 @@ impl Plan {
         let need = Need {
             input_tokens: text_bytes + media.tokens + ADDED_TOKENS,
             output_tokens: asked_output(dialect, &fields)?.unwrap_or(price.max_output),
-            choices: asked_choices(&fields)?,
-            thinking_tokens: fields.small("thinking")?["budget_tokens"].as_u64().unwrap_or(0),
+            choices: asked_choices(dialect.vendor(), &fields)?,
+            thinking_tokens: asked_thinking(dialect.vendor(), &fields)?,
         };
         Ok(Self { original: body, fields, output_field, need, removed_tools, hides_usage })
     }
@@ -75,7 +77,11 @@ impl Plan {
     }
 
     /// The request by which the vendor counts the input, and where it is sent; none where there is no such route.
-    pub(super) fn count_request(&self, dialect: &dyn Dialect) -> Option<(&'static str, Bytes)> {
+    pub(super) fn count_request(
+        &self,
+        dialect: &dyn Dialect,
+        model: &str,
+    ) -> Option<(Cow<'static, str>, Bytes)> {
         const MESSAGES: &[&str] = &["model", "messages", "system", "tools", "tool_choice", "thinking"];
         const RESPONSES: &[&str] = &[
             "model",
@@ -89,12 +95,13 @@ impl Plan {
         ];
         match (dialect.vendor(), self.output_field) {
             (Vendor::Anthropic, _) => {
-                Some(("/v1/messages/count_tokens", self.fields.only(MESSAGES).to_bytes()))
+                Some(("/v1/messages/count_tokens".into(), self.fields.only(MESSAGES).to_bytes()))
             }
             (Vendor::OpenAi, "max_output_tokens") => {
-                Some(("/v1/responses/input_tokens", self.fields.only(RESPONSES).to_bytes()))
+                Some(("/v1/responses/input_tokens".into(), self.fields.only(RESPONSES).to_bytes()))
             }
             (Vendor::OpenAi, _) => None,
+            (Vendor::Google, _) => Some(google::count_request(&self.fields, model)),
         }
     }
 
@@ -108,7 +115,7 @@ impl Plan {
 /// A request in which no model speaks, without what the vendor would do outside for it.
 pub(super) fn kept_inside(dialect: &dyn Dialect, body: &Bytes) -> Result<Bytes, String> {
     let mut fields = Fields::parse(dialect, body)?;
-    known::check_options(&mut fields)?;
+    known::check_options(dialect.vendor(), &mut fields)?;
     outside::remove_tools(dialect.vendor(), &mut fields)?;
     media::find(&fields, &Price::default())?;
     Ok(if fields.is_changed() { fields.to_bytes() } else { body.clone() })
@@ -141,13 +148,24 @@ fn asked_output(dialect: &dyn Dialect, fields: &Fields) -> Result<Option<u64>, S
     Ok(asked)
 }
 
-fn asked_choices(fields: &Fields) -> Result<u64, String> {
-    match fields.small("n")? {
+fn asked_choices(vendor: Vendor, fields: &Fields) -> Result<u64, String> {
+    let name = if vendor == Vendor::Google { "generationConfig.candidateCount" } else { "n" };
+    match fields.small(name)? {
         Value::Null => Ok(1),
-        value => {
-            value.as_u64().filter(|n| (1..=128).contains(n)).ok_or_else(|| "n: must be 1 to 128".to_owned())
-        }
+        value => value
+            .as_u64()
+            .filter(|n| (1..=128).contains(n))
+            .ok_or_else(|| format!("{name}: must be 1 to 128")),
     }
+}
+
+fn asked_thinking(vendor: Vendor, fields: &Fields) -> Result<u64, String> {
+    let budget = match vendor {
+        // Below zero it is the model's own choice.
+        Vendor::Google => fields.small("generationConfig.thinkingConfig")?["thinkingBudget"].clone(),
+        Vendor::Anthropic | Vendor::OpenAi => fields.small("thinking")?["budget_tokens"].clone(),
+    };
+    Ok(budget.as_u64().unwrap_or(0))
 }
 
 #[cfg(test)]

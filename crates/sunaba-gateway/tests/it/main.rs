@@ -11,6 +11,8 @@ mod fairness;
 mod git_fetch;
 mod git_push;
 mod git_room;
+mod google_script;
+mod google_upstream;
 mod hostile_bodies;
 mod openai_script;
 mod openai_upstream;

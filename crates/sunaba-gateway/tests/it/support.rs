@@ -27,7 +27,7 @@ use tempfile::TempDir;
 
 pub(crate) const BRANCH: &str = "feature/1-x";
 /// One dollar for a million tokens in, ten for a million out.
-const PRICES: &str = "built_in: false\nmodels: {'claude-*': {input: 1, output: 10, max_output: 10000}, 'gpt-*': {input: 1, output: 10, max_output: 10000}}";
+const PRICES: &str = "built_in: false\nmodels: {'claude-*': {input: 1, output: 10, max_output: 10000}, 'gpt-*': {input: 1, output: 10, max_output: 10000}, 'gemini-*': {input: 1, output: 10, max_output: 10000}}";
 
 #[derive(Default)]
 struct Scripts(Mutex<HashMap<String, Vec<u8>>>);
@@ -131,7 +131,8 @@ impl World {
         let base_url = setup.upstream.clone().unwrap_or_else(|| "http://127.0.0.1:9".to_owned());
         let api_key = setup.upstream.is_some().then(|| "real-key".into());
         config.anthropic = Upstream { base_url: base_url.clone(), api_key: api_key.clone() };
-        config.openai = Upstream { base_url: format!("{base_url}/v1/"), api_key };
+        config.openai = Upstream { base_url: format!("{base_url}/v1/"), api_key: api_key.clone() };
+        config.google = Upstream { base_url: format!("{base_url}/v1beta"), api_key };
         config.push_room = setup.push_room;
         config.prices = PriceTable::parse(setup.prices.unwrap_or(PRICES)).unwrap();
         if setup.has_project_key {
@@ -273,7 +274,7 @@ fn config(store: &Arc<dyn Store>, dir: &Path, scripts: Scripts) -> GatewayConfig
 async fn project_keys(store: &Arc<dyn Store>, dir: &Path, project: &ProjectId) -> Secrets {
     let key = SecretKey::read_or_make(&dir.join("secret.key")).unwrap();
     let secrets = Secrets::open(Arc::clone(store), Vault::new(&key)).await.unwrap();
-    for name in ["ANTHROPIC_API_KEY", "OPENAI_API_KEY"] {
+    for name in ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"] {
         secrets.put(project, name, &"project-key".into()).await.unwrap();
     }
     secrets
@@ -308,6 +309,7 @@ async fn make_sandbox(
         title: "t".into(),
         description: String::new(),
         priority: Priority::Medium,
+        execution_config: sunaba_types::ExecutionConfig::default(),
     };
     let task = store.create_task(task).await.unwrap();
     let sandbox = NewSandbox {

@@ -117,4 +117,19 @@ async fn a_vendors_limit_with_a_known_end_is_said() {
     let calls = world.events("gateway.model_call", 1).await;
     assert_eq!((&calls[0]["error"], &calls[0]["known_by"]), (&json!("slow down"), &json!("refused")));
     assert_eq!(world.spent().await, (0, 0));
+    let task = world.store.find_task(world.sandbox.task_id.as_ref().unwrap()).await.unwrap().unwrap();
+    assert_eq!(task.status, sunaba_types::TaskState::WaitingQuota, "an hour is not waited for in a sandbox");
+}
+
+#[tokio::test]
+async fn a_limit_that_ends_too_late_is_not_waited_for() {
+    let router = Router::new().fallback(|| async {
+        let in_a_year = [("retry-after", "31536000")];
+        (http::StatusCode::TOO_MANY_REQUESTS, in_a_year, axum::Json(json!({"type": "error"})))
+    });
+    let world = World::with_upstream(&listen(router).await).await;
+    assert_eq!(post(&world).await.status().as_u16(), 429);
+    world.events("gateway.quota", 1).await;
+    let row = world.store.find_sandbox(&world.sandbox.id).await.unwrap().unwrap();
+    assert_eq!(row.terms.suspended, None, "it fails with what the vendor says");
 }

@@ -18,6 +18,7 @@ use crate::support::listen;
 #[derive(Debug, Clone)]
 pub(crate) struct Heard {
     pub(crate) path: String,
+    pub(crate) query: Option<String>,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Value,
 }
@@ -81,18 +82,24 @@ impl Vendor {
 async fn answer(State(vendor): State<Vendor>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
     let request: Value = serde_json::from_slice(&body).unwrap_or_default();
     let path = uri.path().to_owned();
-    vendor.heard.lock().unwrap().push(Heard { path: path.clone(), headers, body: request.clone() });
+    let query = uri.query().map(str::to_owned);
+    vendor.heard.lock().unwrap().push(Heard { path: path.clone(), query, headers, body: request.clone() });
     let input = u64::try_from(body.len()).unwrap();
     if path.ends_with("count_tokens") || path.ends_with("input_tokens") {
         // A token is about four bytes of such text.
         return axum::Json(json!({"input_tokens": input / 4})).into_response();
+    }
+    if path.ends_with(":countTokens") {
+        return axum::Json(json!({"totalTokens": input / 4})).into_response();
     }
     if path.ends_with("/models") {
         return axum::Json(json!({"object": "list", "data": [{"id": "gpt-real"}]})).into_response();
     }
     let _open = vendor.gate.acquire().await.unwrap();
     let names = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
-    let output = names.iter().find_map(|name| request[*name].as_u64()).unwrap_or(10_000);
+    let nested = &request["generationConfig"]["maxOutputTokens"];
+    let asked = names.iter().find_map(|name| request[*name].as_u64()).or_else(|| nested.as_u64());
+    let output = asked.unwrap_or(10_000);
     let input = input / 4;
     vendor.charged.fetch_add(input + output * 10, Ordering::SeqCst);
     let streamed = request["stream"] == true;
@@ -100,6 +107,8 @@ async fn answer(State(vendor): State<Vendor>, uri: Uri, headers: HeaderMap, body
         "/v1/messages" => messages(streamed, input, output),
         "/v1/responses" => responses(streamed, input, output),
         "/v1/chat/completions" => chat(&request, streamed, input, output),
+        path if path.ends_with(":generateContent") => google(false, input, output),
+        path if path.ends_with(":streamGenerateContent") => google(true, input, output),
         _ => http::StatusCode::NOT_FOUND.into_response(),
     }
 }
@@ -139,6 +148,20 @@ fn chat(request: &Value, streamed: bool, input: u64, output: u64) -> Response {
     }
     pieces.push("data: [DONE]\n\n".to_owned());
     stream(&pieces)
+}
+
+fn google(streamed: bool, input: u64, output: u64) -> Response {
+    let usage = |candidates: u64, thoughts: u64| json!({"promptTokenCount": input, "cachedContentTokenCount": input / 2, "candidatesTokenCount": candidates, "thoughtsTokenCount": thoughts});
+    let piece = |candidate: Value, usage: Value| json!({"candidates": [candidate], "usageMetadata": usage});
+    let word = json!({"content": {"role": "model", "parts": [{"text": "hello"}]}});
+    let mut ended = word.clone();
+    ended["finishReason"] = json!("STOP");
+    // Thoughts are output too.
+    let end = piece(ended, usage(output - output / 3, output / 3));
+    if !streamed {
+        return axum::Json(end).into_response();
+    }
+    stream(&[piece(word, usage(1, 0)), end].map(|piece| format!("data: {piece}\r\n\r\n")))
 }
 
 fn named(event: &Value) -> String {

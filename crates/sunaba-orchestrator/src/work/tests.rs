@@ -82,7 +82,7 @@ fn answer(mut stream: &TcpStream, grounds: &Mutex<Vec<String>>, repo: &Path) {
     let body = if first.starts_with("POST") {
         let mut grounds = grounds.lock().unwrap();
         let commit = if grounds.len() > 1 { grounds.remove(0) } else { grounds[0].clone() };
-        let ground = Ground { branch: BRANCH.into(), commit, is_of_source: false };
+        let ground = Ground { branch: BRANCH.into(), commit, is_of_source: false, left: None };
         Some(serde_json::to_vec(&ground).unwrap())
     } else {
         // `/internal/v1/nodes/NODE/git/PROJECT/…`

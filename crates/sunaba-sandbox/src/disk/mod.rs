@@ -211,6 +211,12 @@ pub fn used_bytes(path: &Path) -> io::Result<u64> {
     Ok(stat.f_blocks.saturating_sub(stat.f_bfree).saturating_mul(stat.f_frsize))
 }
 
+/// Bytes of the whole file system at a path.
+pub fn size_bytes(path: &Path) -> io::Result<u64> {
+    let stat = rustix::fs::statvfs(path)?;
+    Ok(stat.f_blocks.saturating_mul(stat.f_frsize))
+}
+
 /// Bytes that are free on the file system at a path.
 pub fn free_bytes(path: &Path) -> io::Result<u64> {
     let stat = rustix::fs::statvfs(path)?;

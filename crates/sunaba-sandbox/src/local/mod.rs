@@ -8,6 +8,7 @@ mod control;
 mod ending;
 mod exec;
 pub(crate) mod files;
+mod inside;
 pub(crate) mod layout;
 mod means;
 pub(crate) mod owner;
@@ -28,6 +29,7 @@ use sunaba_types::SandboxId;
 use sunaba_types::shim::{self, Exit, Held};
 use tokio_util::task::TaskTracker;
 
+pub use self::inside::{FoundProgram, find_inside};
 pub use self::layout::GROUPS_FILE;
 use self::layout::{LIMITS_FILE, Layout, OWNER_FILE};
 pub use self::means::Keeping;

@@ -31,7 +31,9 @@ impl Available {
         Ok(Self {
             memory_bytes: kib.map_or(u64::MAX, |kib| kib * 1024),
             cpu_millis: u32::try_from(cores).unwrap_or(u32::MAX).saturating_mul(1000),
-            disk_bytes: disk::free_bytes(dir)?,
+            // All of it, as with memory: what a sandbox may use is a limit and is not set aside for it. Whether
+            // there is room for one more is asked where sandboxes are started.
+            disk_bytes: disk::size_bytes(dir)?,
         })
     }
 
@@ -73,7 +75,7 @@ impl Available {
         }
         match limits.disk_bytes {
             Some(asked) if asked > self.disk_bytes => refused(format!(
-                "{} MiB of disk were asked for and {} MiB are free on this host; ask for less or free some",
+                "{} MiB of disk were asked for and the disk of this host has {} MiB; ask for less",
                 mib(asked),
                 mib(self.disk_bytes)
             )),
@@ -116,5 +118,8 @@ mod tests {
         }
         let real = Available::look(Path::new("/")).unwrap();
         assert!(real.memory_bytes > MEMORY_MIN_BYTES && real.cpu_millis >= 1000);
+        let free = disk::free_bytes(Path::new("/")).unwrap();
+        let more_than_is_free = Limits { disk_bytes: Some(free + 1), ..none };
+        assert!(real.check(&more_than_is_free).is_ok(), "a disk that is half full still takes sandboxes");
     }
 }

@@ -1,6 +1,8 @@
 //! The endpoints, one in each file: what it takes, what it answers, how.
 
+pub(crate) mod agents;
 pub(crate) mod blobs;
+mod execution;
 pub(crate) mod live;
 mod models;
 pub(crate) mod ops;
@@ -13,7 +15,8 @@ pub(crate) mod tokens;
 mod usage;
 mod views;
 
-pub(crate) use sandboxes::diff::unreadable;
+pub(crate) use sandboxes::diff::{text, unreadable};
+pub(crate) use sandboxes::steps::base;
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};

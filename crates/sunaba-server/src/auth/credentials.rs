@@ -4,14 +4,15 @@ use base64::Engine as _;
 use http::{HeaderMap, header};
 
 /// The token in the headers: `Authorization: Bearer`, `Authorization: Basic` (the password, as git
-/// sends it) or `x-api-key` (as model clients send it).
+/// sends it), `x-api-key` or `x-goog-api-key` (as model clients send it).
 pub(crate) fn from_headers(headers: &HeaderMap) -> Option<String> {
     let authorization = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     if let Some(token) = authorization.and_then(from_authorization) {
         return Some(token);
     }
-    let key = headers.get("x-api-key")?.to_str().ok()?.trim();
-    (!key.is_empty()).then(|| key.to_owned())
+    let mut keys =
+        ["x-api-key", "x-goog-api-key"].into_iter().filter_map(|name| headers.get(name)?.to_str().ok());
+    keys.find_map(|key| (!key.trim().is_empty()).then(|| key.trim().to_owned()))
 }
 
 fn from_authorization(value: &str) -> Option<String> {
@@ -50,6 +51,7 @@ mod tests {
         assert_eq!(from_headers(&headers("authorization", "bearer  t ")).as_deref(), Some("t"));
         assert_eq!(from_headers(&headers("authorization", "Basic eDp0")).as_deref(), Some("t"));
         assert_eq!(from_headers(&headers("x-api-key", "t")).as_deref(), Some("t"));
+        assert_eq!(from_headers(&headers("x-goog-api-key", "t")).as_deref(), Some("t"));
         assert_eq!(from_headers(&headers("authorization", "Basic !!")), None);
         assert_eq!(from_headers(&headers("authorization", "Bearer")), None);
         assert_eq!(from_query(Some("a=1&token=t&b=2")).as_deref(), Some("t"));

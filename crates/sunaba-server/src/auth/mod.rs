@@ -16,6 +16,6 @@ pub use bootstrap::{EnsureError, ensure_admin_token};
 pub(crate) use cache::TokenCache;
 pub(crate) use credentials::from_headers;
 pub use credentials::from_query;
-pub(crate) use guards::{Admin, Editor, Reader, may_see_sandbox, visible_sandbox};
+pub(crate) use guards::{Admin, Editor, Reader, may_see_sandbox, may_write, visible_sandbox};
 pub use identity::{Grant, Identity, Role, SandboxGrant};
 pub use mint::{hash_of, mint, mint_sandbox};

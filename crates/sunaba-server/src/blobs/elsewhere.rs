@@ -4,7 +4,7 @@
 //! gets its own name only if it has the hash that was asked for. However many ask for a blob at a time, it is
 //! fetched once; the others wait for that and share what came of it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -87,17 +87,22 @@ impl Elsewhere {
         }
     }
 
-    /// Asks one node after the other.
+    /// Asks one node after the other; at last those that have joined since the nodes were read.
     async fn fetch(&self, files: &BlobFiles, hash: &BlobHash) -> Landing {
         self.disk.check().map_err(full)?;
-        let mut away = None;
-        let nodes = self.nodes.list().await.map_err(failure)?;
-        for node in nodes.iter().map(|node| &node.report.id).filter(|node| *node != self.nodes.me()) {
-            match self.fetch_from(node, files, hash).await {
-                Ok(true) => return Ok(true),
-                Ok(false) => {}
-                Err(failure) if failure.kind == io::ErrorKind::StorageFull => return Err(failure),
-                Err(failure) => away = Some(failure),
+        let (mut away, mut asked) = (None, HashSet::from([self.nodes.me().clone()]));
+        for is_anew in [false, true] {
+            let nodes = if is_anew { self.nodes.list_now().await } else { self.nodes.list().await };
+            for node in nodes.map_err(failure)?.iter().map(|node| &node.report.id) {
+                if !asked.insert(node.clone()) {
+                    continue;
+                }
+                match self.fetch_from(node, files, hash).await {
+                    Ok(true) => return Ok(true),
+                    Ok(false) => {}
+                    Err(failure) if failure.kind == io::ErrorKind::StorageFull => return Err(failure),
+                    Err(failure) => away = Some(failure),
+                }
             }
         }
         away.map_or(Ok(false), Err)

@@ -9,4 +9,4 @@ mod path;
 pub(crate) use body::{BodyBudget, JsonBody};
 pub(crate) use fields::{Fields, Text};
 pub(crate) use params::Params;
-pub(crate) use path::{BlobPath, IdPath, SecretPath};
+pub(crate) use path::{BlobPath, IdPath, QuestionPath, SecretPath, SessionPath};

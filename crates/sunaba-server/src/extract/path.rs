@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use axum::extract::{FromRequestParts, Path};
 use http::StatusCode;
 use http::request::Parts;
-use sunaba_types::{BlobHash, IdError, ProjectId};
+use sunaba_types::{BlobHash, IdError, ProjectId, QuestionId, SandboxId, validate_id};
 
 use crate::{ApiError, AppState};
 
@@ -37,6 +37,41 @@ impl FromRequestParts<AppState> for BlobPath {
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, ApiError> {
         let raw = segment(parts, state, "hash").await?;
         BlobHash::try_from(raw).map(Self).map_err(|error| ApiError::field("hash", error))
+    }
+}
+
+/// The `{id}` and `{question}` of a path to a sandbox's question.
+#[derive(Debug)]
+pub(crate) struct QuestionPath {
+    pub(crate) sandbox: SandboxId,
+    pub(crate) question: QuestionId,
+}
+
+impl FromRequestParts<AppState> for QuestionPath {
+    type Rejection = ApiError;
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, ApiError> {
+        let IdPath(sandbox) = IdPath::from_request_parts(parts, state).await?;
+        let raw = segment(parts, state, "question").await?;
+        let question =
+            QuestionId::parse(raw).map_err(|error| ApiError::field("question", error.to_string()))?;
+        Ok(Self { sandbox, question })
+    }
+}
+
+/// The `{id}` and `{session_id}` of a path to a conversation.
+#[derive(Debug)]
+pub(crate) struct SessionPath {
+    pub(crate) sandbox: SandboxId,
+    pub(crate) session: String,
+}
+
+impl FromRequestParts<AppState> for SessionPath {
+    type Rejection = ApiError;
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, ApiError> {
+        let IdPath(sandbox) = IdPath::from_request_parts(parts, state).await?;
+        let session = segment(parts, state, "session_id").await?;
+        validate_id(&session).map_err(|error| ApiError::field("session_id", error.to_string()))?;
+        Ok(Self { sandbox, session })
     }
 }
 

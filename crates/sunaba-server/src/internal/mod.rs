@@ -61,6 +61,8 @@ pub(crate) fn routes() -> Router<AppState> {
         .route("/sandboxes/{id}/ground", post(duties::lay_ground))
         .route("/sandboxes/{id}/publish", post(duties::publish))
         .route("/sandboxes/{id}/diff", get(sandbox::diff))
+        .route("/sandboxes/{id}/patch", get(sandbox::patch))
+        .route("/sandboxes/{id}/show", get(sandbox::show))
         .route("/sandboxes/{id}/output", get(sandbox::output))
         .route("/sandboxes/{id}/usage", get(sandbox::usage))
 }

@@ -9,17 +9,47 @@ use http::StatusCode;
 use sunaba_types::shim::ResourceUse;
 use sunaba_types::{Sandbox, SandboxId};
 
-use crate::api::unreadable;
+use crate::api::{base, text, unreadable};
 use crate::extract::{IdPath, Params};
-use crate::{ApiError, AppState};
+use crate::{ApiError, AppState, Between, Patch, Shown};
 
-/// `GET /internal/v1/sandboxes/{id}/diff`.
+/// `GET /internal/v1/sandboxes/{id}/diff`, which nodes of the release before ask for.
 pub(super) async fn diff(
     State(state): State<AppState>,
     IdPath(id): IdPath<SandboxId>,
 ) -> Result<String, ApiError> {
     let sandbox = find(&state, &id).await?;
-    source(state.parts.diffs.as_ref())?.diff(&sandbox).await.map_err(unreadable)
+    let between = Between { from: base(&sandbox)?, to: None, path: None };
+    let patch = source(state.parts.files.as_ref())?.patch(&sandbox, &between).await;
+    Ok(text(patch.map_err(unreadable)?))
+}
+
+/// `GET /internal/v1/sandboxes/{id}/patch?from=&to=&path=`.
+pub(super) async fn patch(
+    State(state): State<AppState>,
+    IdPath(id): IdPath<SandboxId>,
+    mut params: Params,
+) -> Result<Json<Patch>, ApiError> {
+    let from = params.text("from").unwrap_or_default();
+    let between = Between { from, to: params.text("to"), path: params.text("path") };
+    params.finish()?;
+    let sandbox = find(&state, &id).await?;
+    let patch = source(state.parts.files.as_ref())?.patch(&sandbox, &between).await;
+    Ok(Json(patch.map_err(unreadable)?))
+}
+
+/// `GET /internal/v1/sandboxes/{id}/show?tree=&path=`.
+pub(super) async fn show(
+    State(state): State<AppState>,
+    IdPath(id): IdPath<SandboxId>,
+    mut params: Params,
+) -> Result<Json<Shown>, ApiError> {
+    let tree = params.text("tree").unwrap_or_default();
+    let path = params.text("path").unwrap_or_default();
+    params.finish()?;
+    let sandbox = find(&state, &id).await?;
+    let shown = source(state.parts.files.as_ref())?.show(&sandbox, &tree, &path).await;
+    Ok(Json(shown.map_err(unreadable)?))
 }
 
 /// `GET /internal/v1/sandboxes/{id}/output?bytes=`.

@@ -30,10 +30,12 @@ impl Patience {
         {
             return Self::Own;
         }
-        if method == Method::GET && path.ends_with("/messages") {
+        let polls = path.ends_with("/messages") || path.contains("/questions/");
+        if method == Method::GET && polls {
             return Self::Own;
         }
-        let walks = ["/verify", "/diff", "/blobs"].iter().any(|end| path.ends_with(end));
+        let walks = ["/verify", "/diff", "/files", "/blobs"].iter().any(|end| path.ends_with(end))
+            || path.contains("/transcripts/");
         if walks { Self::Long(LONG) } else { Self::Ordinary }
     }
 }

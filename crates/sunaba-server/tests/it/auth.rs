@@ -12,8 +12,12 @@ pub(crate) fn every_operation(id: &str) -> Vec<(Method, String, String)> {
     for (path, item) in document["paths"].as_object().expect("paths") {
         for method in ["get", "post", "put", "patch", "delete"] {
             if item.get(method).is_some() {
-                let filled =
-                    path.replace("{id}", id).replace("{hash}", &"a".repeat(64)).replace("{name}", "A_KEY");
+                let filled = path
+                    .replace("{id}", id)
+                    .replace("{hash}", &"a".repeat(64))
+                    .replace("{name}", "A_KEY")
+                    .replace("{session_id}", "s")
+                    .replace("{question}", "qst_x");
                 let method = method.to_uppercase().parse().expect("a method");
                 operations.push((method, path.clone(), filled));
             }
@@ -25,12 +29,18 @@ pub(crate) fn every_operation(id: &str) -> Vec<(Method, String, String)> {
 
 const PUBLIC: [&str; 3] = ["/healthz", "/readyz", "/api/v1/sandboxes/health"];
 /// What a sandbox's token opens, and nothing else.
-const WORKERS: [(&str, &str); 5] = [
+const WORKERS: [(&str, &str); 11] = [
     ("POST", "/api/v1/sandboxes/{id}/events"),
     ("POST", "/api/v1/sandboxes/{id}/events/batch"),
     ("POST", "/api/v1/sandboxes/{id}/blobs"),
+    ("PUT", "/api/v1/sandboxes/{id}/transcripts/{session_id}"),
+    ("GET", "/api/v1/sandboxes/{id}/transcripts/{session_id}"),
     ("GET", "/api/v1/sandboxes/{id}/messages"),
     ("GET", "/api/v1/sandboxes/{id}/task"),
+    ("GET", "/api/v1/sandboxes/{id}/usage"),
+    ("POST", "/api/v1/sandboxes/{id}/questions"),
+    ("GET", "/api/v1/sandboxes/{id}/questions/{question}"),
+    ("POST", "/api/v1/sandboxes/{id}/questions/{question}/withdraw"),
 ];
 
 async fn ask(who: &Client, method: &Method, path: &str) -> sunaba_testkit::Answer {
@@ -89,6 +99,7 @@ async fn a_sandbox_token_opens_only_its_own_workers_routes() {
     own.worker.post(&other.path("/events"), body.clone()).await.expect_problem(404, "sandbox_not_found");
     own.worker.post(&own.path("/events"), body).await.expect(200);
     assert_eq!(own.worker.get(&own.path("/task")).await.expect(200)["id"], own.task.id.as_str());
+    assert_eq!(own.worker.get(&own.path("/usage")).await.expect(200)["model"]["cost_usd"], 0.0);
 }
 
 #[tokio::test]

@@ -15,10 +15,12 @@ async fn every_call(worker: &Client, work: &Work) -> Vec<(&'static str, Answer)>
         ("events", worker.post(&work.path("/events"), event.clone()).await),
         ("batch", worker.post(&work.path("/events/batch"), batch).await),
         ("blobs", worker.post_raw(&work.path("/blobs"), "late").await),
+        ("transcript", worker.put_raw(&work.path("/transcripts/s"), "late").await),
         ("legacy poll", worker.get(&work.path("/messages")).await),
         ("explicit poll", worker.get(&work.path("/messages?wait=0")).await),
         ("acknowledgement", worker.get(&work.path("/messages?ack=msg_1")).await),
         ("task", worker.get(&work.path("/task")).await),
+        ("usage", worker.get(&work.path("/usage")).await),
     ]
 }
 

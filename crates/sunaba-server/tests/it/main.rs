@@ -1,5 +1,6 @@
 //! The server as its clients see it: over HTTP, on a real store.
 
+mod agents;
 mod auth;
 mod blobs;
 #[cfg(test)]
@@ -14,10 +15,14 @@ mod messages;
 mod openapi;
 mod operations;
 mod projects;
+mod questions;
 mod registry;
 mod room;
 mod secrecy;
 mod secrets;
+#[cfg(test)]
+mod steps;
 mod tenancy;
 mod terms;
+mod transcripts;
 mod usage;

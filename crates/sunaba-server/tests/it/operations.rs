@@ -73,6 +73,7 @@ async fn with_the_store_away_everything_says_503_and_nothing_says_200() {
             "/healthz",
             "/metrics",
             "/api/v1/sandboxes/health",
+            "/api/v1/agents",
             "/api/v1/system/isolation",
             "/api/v1/ws/events",
         ];
@@ -87,6 +88,7 @@ async fn with_the_store_away_everything_says_503_and_nothing_says_200() {
             "/api/v1/sandboxes" => json!({"task_id": "t"}),
             p if p.ends_with("/batch") => json!({"events": [{"event_type": "x"}]}),
             p if p.ends_with("/messages") => json!({"content": "x"}),
+            p if p.ends_with("/fork") => json!({"prompt": "x"}),
             p if p.ends_with("/{name}") => json!({"value": "x"}),
             _ => json!({"event_type": "x"}),
         };

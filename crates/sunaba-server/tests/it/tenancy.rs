@@ -25,7 +25,12 @@ async fn things_of_another_project_do_not_exist_on_any_route() {
             "/api/v1/blobs/{hash}" => blob["hash"].as_str().unwrap(),
             _ => continue,
         };
-        let filled = path.replace("{id}", id).replace("{hash}", id).replace("{name}", "A_KEY");
+        let filled = path
+            .replace("{id}", id)
+            .replace("{hash}", id)
+            .replace("{name}", "A_KEY")
+            .replace("{session_id}", "s")
+            .replace("{question}", "qst_x");
         let body = match path.rsplit('/').next() {
             Some("messages") => json!({"content": "x"}),
             Some("batch") => json!({"events": [{"event_type": "x"}]}),

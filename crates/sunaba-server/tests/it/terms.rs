@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use sunaba_server::{ProviderReport, ProviderReports};
 use sunaba_testkit::{Setup, TestApp};
 use sunaba_types::{
-    Enforcement, Finding, FindingStatus, Isolation, IsolationWanted, ProjectSettings, Resources,
-    ResourcesWanted,
+    Enforcement, ExecutionConfig, Finding, FindingStatus, Isolation, IsolationWanted, PermissionMode,
+    ProjectSettings, QuestionPolicy, Resources, ResourcesWanted,
 };
 
 /// A host as a test wants it.
@@ -47,6 +47,7 @@ fn local() -> ProviderReport {
             detail: "no controller at /sys/fs/cgroup".to_owned(),
             remedy: Some("mount it".to_owned()),
         }],
+        agents: None,
     }
 }
 
@@ -85,7 +86,8 @@ async fn the_call_counts_before_the_project_and_that_before_the_server() {
     let set = app.project_with("set", settings).await;
     let make = async |body: Value| app.admin.post("/api/v1/sandboxes", body).await.expect(201);
     let made = make(body(&plain, json!({}))).await;
-    let terms = json!({"budget_usd": 10.0, "timeout_seconds": 3600, "isolation": "sampled", "env": []});
+    let terms = json!({"budget_usd": 10.0, "timeout_seconds": 3600, "isolation": "sampled", "env": [], "execution_config": {},
+        "forked_from": null, "forked_at": null});
     assert_eq!((&made["terms"], &made["provider"]), (&terms, &json!("local")));
     assert_eq!(
         made["resources"],
@@ -97,7 +99,8 @@ async fn the_call_counts_before_the_project_and_that_before_the_server() {
         (&json!(0.0), &json!(null), &json!(null))
     );
     let made = make(body(&set, json!({}))).await;
-    let terms = json!({"budget_usd": 5.0, "timeout_seconds": 3600, "isolation": "any", "env": []});
+    let terms = json!({"budget_usd": 5.0, "timeout_seconds": 3600, "isolation": "any", "env": [], "execution_config": {},
+        "forked_from": null, "forked_at": null});
     assert_eq!(
         (&made["terms"], &made["provider"], &made["model"]),
         (&terms, &json!("external"), &json!("large"))
@@ -106,7 +109,8 @@ async fn the_call_counts_before_the_project_and_that_before_the_server() {
     let all = json!({"budget_usd": 0, "timeout_seconds": 7, "isolation": "sampled", "provider": "local",
         "env": {"B": "value-of-b", "A": ""}, "resources": {"cpu": 0.5, "memory_gb": 1}});
     let made = make(body(&set, all)).await;
-    let terms = json!({"budget_usd": 0.0, "timeout_seconds": 7, "isolation": "sampled", "env": ["A", "B"]});
+    let terms = json!({"budget_usd": 0.0, "timeout_seconds": 7, "isolation": "sampled", "env": ["A", "B"], "execution_config": {},
+        "forked_from": null, "forked_at": null});
     assert_eq!((&made["terms"], &made["provider"]), (&terms, &json!("local")));
     assert_eq!(made["resources"], json!({"memory_gb": 1.0, "cpu": 0.5, "disk_gb": 20.0}));
     let id = made["id"].as_str().unwrap();
@@ -130,6 +134,7 @@ async fn what_cannot_be_given_is_refused_and_leaves_nothing_behind() {
             detail: "/var/run/docker.sock does not answer".to_owned(),
             remedy: None,
         }],
+        agents: None,
     };
     let (app, host) = on_host(vec![ProviderReport { isolation: Some(weak), ..local() }, docker]).await;
     let project = app.project("p").await;
@@ -227,4 +232,47 @@ async fn everyone_sees_what_is_enforced_and_administrators_see_why() {
     assert!(!seen.text.contains("/sys/fs"), "{}", seen.text);
     let writer = app.personal(&["write"], &[]).await;
     writer.get("/api/v1/system/isolation").await.expect_problem(403, "scope_missing");
+}
+
+#[tokio::test]
+async fn how_an_agent_works_is_said_by_the_call_then_by_the_project_then_by_the_server() {
+    let setup = Setup::default().config(|config| {
+        config.default_execution_config = ExecutionConfig {
+            permission_mode: Some(PermissionMode::Bypass),
+            question_policy: Some(QuestionPolicy::Suspend),
+            ..ExecutionConfig::default()
+        };
+    });
+    let app = setup.start().await;
+    let project = app.project("p").await;
+    let place = format!("/api/v1/projects/{}", project.id);
+    let settings = json!({"execution_config": {"permission_mode": "default", "max_turns": 9}});
+    let shown = app.admin.patch(&place, json!({ "settings": settings })).await.expect(200);
+    assert_eq!(shown["settings"]["execution_config"], json!({"permission_mode": "ask", "max_turns": 9}));
+    let made = async |extra: Value| {
+        let made = app.admin.post("/api/v1/sandboxes", body(&project, extra)).await.expect(201);
+        made["terms"].clone()
+    };
+    let expected = json!({"permission_mode": "ask", "max_turns": 9, "question_policy": "suspend"});
+    assert_eq!(made(json!({})).await["execution_config"], expected);
+    let said = json!({
+        "env": {"PERMISSION_MODE": "acceptEdits", "MAX_TURNS": "3", "ALLOWED_TOOLS": "Read, Bash", "A": "b"},
+        "execution_config": {"max_turns": 4, "question_hold_seconds": 60},
+    });
+    let terms = made(said).await;
+    let expected = json!({"permission_mode": "acceptEdits", "max_turns": 4, "allowed_tools": ["Read", "Bash"],
+        "question_hold_seconds": 60, "question_policy": "suspend"});
+    assert_eq!((&terms["execution_config"], &terms["env"]), (&expected, &json!(["A"])));
+    for (bad, field) in [
+        (json!({"execution_config": {"permission_mode": "plan"}}), "execution_config.permission_mode"),
+        (json!({"execution_config": []}), "execution_config"),
+        (json!({"env": {"ENABLE_SKILLS": "maybe"}}), "env.ENABLE_SKILLS"),
+        (json!({"env": {"permission_mode": "ask"}}), "env.permission_mode"),
+    ] {
+        let refused = app.admin.post("/api/v1/sandboxes", body(&project, bad)).await.expect(422);
+        assert_eq!(refused["errors"][0]["field"], field);
+    }
+    let bad = json!({"settings": {"execution_config": {"max_turns": 0}}});
+    let refused = app.admin.patch(&place, bad).await.expect(422);
+    assert_eq!(refused["errors"][0]["field"], "settings.execution_config.max_turns");
 }

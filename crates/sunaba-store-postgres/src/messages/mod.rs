@@ -34,6 +34,7 @@ mod queue;
 mod take;
 
 use queue::QueueMessage;
+pub(crate) use queue::insert_message;
 use take::{HandOver, Offer, Take};
 
 impl PostgresStore {

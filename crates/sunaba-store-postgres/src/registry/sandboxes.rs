@@ -20,9 +20,13 @@ impl Command<Unit> for CreateSandbox {
 
     fn needs(&self, needs: &mut Needs) {
         self.0.task_id.iter().for_each(|id| needs.task(id));
+        if let Some(resume) = &self.0.terms.resume {
+            needs.name("session", &resume.session_id);
+        }
     }
 
     async fn run(&self, unit: &mut Unit) -> Result<Sandbox, Fault> {
+        unit.refuse_second_holder(&self.0).await?;
         unit.make_sandbox(&self.0).await
     }
 }
@@ -43,6 +47,9 @@ impl Command<Unit> for ChangeSandbox {
     async fn run(&self, unit: &mut Unit) -> Result<Sandbox, Fault> {
         if let Some(touch) = unit.draft.change_sandbox(&self.id, &self.change)? {
             unit.touch_ticket(&touch).await?;
+        }
+        if self.change.completes() {
+            unit.go_on_with_the_unread(&self.id).await?;
         }
         Ok(unit.draft.get_sandbox(&self.id)?.row.clone())
     }

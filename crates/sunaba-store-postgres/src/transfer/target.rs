@@ -1,11 +1,13 @@
 //! Takes everything of another store into an empty database.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 use sunaba_store::transfer::{self, Reached, Row, TABLES, Table, encode, not_empty, other_move};
 use sunaba_store::{Error, Result, Store};
+use tokio::time::{Instant, sleep};
 
 use super::columns::{Form, with_column};
 use crate::fault::told;
@@ -14,6 +16,9 @@ use crate::{OpenError, Options, PostgresStore};
 
 /// Held by whoever moves something into a database, so that two do not at once.
 const LOCK: i64 = 0x73_75_6e_61_62_61;
+/// How long the database may take to see that whoever held it is gone.
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+const LOCK_POLL: Duration = Duration::from_millis(100);
 
 /// A database that takes everything of another store.
 #[derive(Debug)]
@@ -38,6 +43,19 @@ impl Target {
             .await
     }
 
+    /// Takes the lock that only one move has. Of one that was killed the database keeps it until it has seen that.
+    async fn is_alone(&mut self) -> sqlx::Result<bool> {
+        let deadline = Instant::now() + LOCK_PATIENCE;
+        loop {
+            let taken = sqlx::query_scalar("SELECT pg_try_advisory_lock($1)").bind(LOCK);
+            let taken: bool = taken.fetch_one(&mut self.sql).await?;
+            if taken || Instant::now() >= deadline {
+                return Ok(taken);
+            }
+            sleep(LOCK_POLL).await;
+        }
+    }
+
     async fn mark(&mut self, source: &str) -> Result<()> {
         let mut sql = self.sql.begin().await.map_err(told)?;
         for table in &TABLES {
@@ -60,12 +78,7 @@ impl Target {
 #[async_trait]
 impl transfer::Target for Target {
     async fn begin(&mut self, source: &str) -> Result<Option<Reached>> {
-        let alone: bool = sqlx::query_scalar("SELECT pg_try_advisory_lock($1)")
-            .bind(LOCK)
-            .fetch_one(&mut self.sql)
-            .await
-            .map_err(told)?;
-        if !alone {
+        if !self.is_alone().await.map_err(told)? {
             let detail = "another program is moving something into this database right now";
             return Err(Error::conflict("other_move", detail));
         }

@@ -43,7 +43,14 @@ impl LogColumns {
     }
 }
 
-/// How many events of a type there are, by column.
+/// How many events of a type there are, apart for types that have a row and those that are new.
+#[derive(Debug, Default)]
+pub(super) struct Types {
+    pub(super) new: TypeColumns,
+    pub(super) held: TypeColumns,
+}
+
+/// See [`Types`], by column.
 #[derive(Debug, Default)]
 pub(super) struct TypeColumns {
     pub(super) sandbox_id: Vec<String>,
@@ -51,20 +58,28 @@ pub(super) struct TypeColumns {
     pub(super) count: Vec<i64>,
 }
 
-impl TypeColumns {
+impl Types {
     /// Those that changed; afterwards they count as written.
     pub(super) fn take(draft: &mut Draft) -> Self {
-        let mut columns = Self::default();
-        for (id, name, count) in draft.take_changed_types() {
+        let mut types = Self::default();
+        for (id, name, count, is_new) in draft.take_changed_types() {
+            let columns = if is_new { &mut types.new } else { &mut types.held };
             columns.sandbox_id.push(id.to_string());
             columns.event_type.push(name);
             columns.count.push(count);
         }
-        columns
+        types
     }
 }
 
-/// Turns of the outline by column.
+/// What is added to turns of the outline, apart for those that are known to have a row and the rest.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    pub(super) unsure: TurnColumns,
+    pub(super) held: TurnColumns,
+}
+
+/// See [`Turns`], by column.
 #[derive(Debug, Default)]
 pub(super) struct TurnColumns {
     pub(super) sandbox_id: Vec<String>,
@@ -72,12 +87,15 @@ pub(super) struct TurnColumns {
     pub(super) numbers: [Vec<i64>; 9],
 }
 
-impl TurnColumns {
-    /// What is added to them; afterwards it counts as written.
+impl Turns {
+    /// What is added; afterwards it counts as written.
     pub(super) fn take(draft: &mut Draft) -> Self {
-        let mut columns = Self::default();
+        let mut turns = Self::default();
         for ((id, number), turn) in std::mem::take(&mut draft.turns) {
-            columns.sandbox_id.push(id.to_string());
+            let loaded = draft.find_sandbox(&id);
+            let known = loaded.is_some_and(|loaded| loaded.outlined.replace(number) == Some(number));
+            let columns = if known { &mut turns.held } else { &mut turns.unsure };
+            columns.sandbox_id.push(id.into());
             let (started, ended) = (turn.started_at.as_microsecond(), turn.ended_at.as_microsecond());
             let counts = [turn.tools, turn.errors, turn.edits, turn.messages];
             let numbers = [number, turn.first_seq, turn.last_seq, started, ended].into_iter().chain(counts);
@@ -85,7 +103,7 @@ impl TurnColumns {
                 column.push(number);
             }
         }
-        columns
+        turns
     }
 }
 

@@ -1,7 +1,7 @@
 //! Writing what a transaction has collected.
 
 use super::Unit;
-use super::columns::{EventColumns, FeedColumns, LogColumns, TurnColumns, TypeColumns};
+use super::columns::{EventColumns, FeedColumns, LogColumns, TurnColumns, Turns, TypeColumns, Types};
 use crate::open::CHANNEL;
 
 impl Unit {
@@ -10,26 +10,27 @@ impl Unit {
         self.flush_log().await?;
         self.flush_noisy().await?;
         self.flush_rows().await?;
+        self.withdraw_questions().await?;
         self.expire_messages().await
     }
 
     /// Events and what is counted of them: four tables that nearly every transaction writes, in one statement,
-    /// because each way to the server and back costs as much as some rows.
+    /// because each way to the server and back costs as much as some rows. What has a row is updated and what has
+    /// none inserted: to insert or else update costs as much as both.
     async fn flush_log(&mut self) -> Result<(), sqlx::Error> {
         let rows = std::mem::take(&mut self.draft.events);
         let events = EventColumns::of(&rows);
         let logs = LogColumns::take(&mut self.draft);
-        let types = TypeColumns::take(&mut self.draft);
-        let turns = TurnColumns::take(&mut self.draft);
-        if rows.is_empty()
-            && logs.sandbox_id.is_empty()
-            && types.count.is_empty()
-            && turns.sandbox_id.is_empty()
-        {
+        let types = Types::take(&mut self.draft);
+        let turns = Turns::take(&mut self.draft);
+        // Whatever is counted has a log that moved.
+        if rows.is_empty() && logs.sandbox_id.is_empty() {
             return Ok(());
         }
+        self.flush_new(&types.new, &turns.unsure).await?;
+        let (types, turns) = (types.held, turns.held);
         let [last_seq, heartbeats, story, noise, type_count, noisy, silence] = &logs.numbers;
-        let [turn, first_seq, turn_last_seq, started, ended, tools, errors, edits, messages] = &turns.numbers;
+        let [turn, _, turn_last_seq, _, ended, tools, errors, edits, messages] = &turns.numbers;
         sqlx::query!(
             "WITH written AS (
                  INSERT INTO events (sandbox_id, seq, event_id, event_type, type_seq, source, class, created_at,
@@ -38,18 +39,18 @@ impl Unit {
                                       $7::smallint[], $8::bigint[], $9::bytea[], $10::bytea[], $11::bytea[],
                                       $12::text[])
              ), counted AS (
-                 INSERT INTO event_type_counts (sandbox_id, event_type, count)
-                 SELECT * FROM unnest($13::text[], $14::text[], $15::bigint[])
-                 ON CONFLICT (sandbox_id, event_type) DO UPDATE SET count = excluded.count
+                 UPDATE event_type_counts AS held SET count = new.count
+                 FROM unnest($13::text[], $14::text[], $15::bigint[]) AS new (sandbox_id, event_type, count)
+                 WHERE held.sandbox_id = new.sandbox_id AND held.event_type = new.event_type
              ), outlined AS (
-                 INSERT INTO outline AS held (sandbox_id, turn, first_seq, last_seq, started_at, ended_at, tools,
-                                              errors, edits, messages)
-                 SELECT * FROM unnest($16::text[], $17::bigint[], $18::bigint[], $19::bigint[], $20::bigint[],
-                                      $21::bigint[], $22::bigint[], $23::bigint[], $24::bigint[], $25::bigint[])
-                 ON CONFLICT (sandbox_id, turn) DO UPDATE
-                 SET last_seq = excluded.last_seq, ended_at = excluded.ended_at,
-                     tools = held.tools + excluded.tools, errors = held.errors + excluded.errors,
-                     edits = held.edits + excluded.edits, messages = held.messages + excluded.messages
+                 UPDATE outline AS held
+                 SET last_seq = new.last_seq, ended_at = new.ended_at, tools = held.tools + new.tools,
+                     errors = held.errors + new.errors, edits = held.edits + new.edits,
+                     messages = held.messages + new.messages
+                 FROM unnest($16::text[], $17::bigint[], $18::bigint[], $19::bigint[], $20::bigint[],
+                             $21::bigint[], $22::bigint[], $23::bigint[])
+                      AS new (sandbox_id, turn, last_seq, ended_at, tools, errors, edits, messages)
+                 WHERE held.sandbox_id = new.sandbox_id AND held.turn = new.turn
              )
              UPDATE sandbox_log
              SET last_seq = new.last_seq, last_hash = new.last_hash, heartbeat_count = new.heartbeat_count,
@@ -57,8 +58,8 @@ impl Unit {
                  story_count = new.story_count, noise_count = new.noise_count, type_count = new.type_count,
                  noisy_count = new.noisy_count, silence_seconds = new.silence_seconds,
                  alive_until = new.alive_until
-             FROM unnest($26::text[], $27::bigint[], $28::bytea[], $29::bigint[], $30::bigint[], $31::bigint[],
-                         $32::bigint[], $33::bigint[], $34::bigint[], $35::bigint[], $36::bigint[], $37::bigint[])
+             FROM unnest($24::text[], $25::bigint[], $26::bytea[], $27::bigint[], $28::bigint[], $29::bigint[],
+                         $30::bigint[], $31::bigint[], $32::bigint[], $33::bigint[], $34::bigint[], $35::bigint[])
                   AS new (sandbox_id, last_seq, last_hash, heartbeat_count, first_heartbeat, last_heartbeat,
                           story_count, noise_count, type_count, noisy_count, silence_seconds, alive_until)
              WHERE sandbox_log.sandbox_id = new.sandbox_id",
@@ -79,9 +80,7 @@ impl Unit {
             &types.count,
             &turns.sandbox_id,
             turn,
-            first_seq,
             turn_last_seq,
-            started,
             ended,
             tools,
             errors,
@@ -99,6 +98,44 @@ impl Unit {
             noisy,
             silence,
             &logs.alive_until as &[Option<i64>]
+        )
+        .execute(self.sql())
+        .await?;
+        Ok(())
+    }
+
+    /// Types of which a sandbox has the first event, and turns that may have begun.
+    async fn flush_new(&mut self, types: &TypeColumns, turns: &TurnColumns) -> Result<(), sqlx::Error> {
+        if types.count.is_empty() && turns.sandbox_id.is_empty() {
+            return Ok(());
+        }
+        let [turn, first_seq, last_seq, started, ended, tools, errors, edits, messages] = &turns.numbers;
+        sqlx::query!(
+            "WITH counted AS (
+                 INSERT INTO event_type_counts (sandbox_id, event_type, count)
+                 SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[])
+             )
+             INSERT INTO outline AS held (sandbox_id, turn, first_seq, last_seq, started_at, ended_at, tools,
+                                          errors, edits, messages)
+             SELECT * FROM unnest($4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[],
+                                  $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[])
+             ON CONFLICT (sandbox_id, turn) DO UPDATE
+             SET last_seq = excluded.last_seq, ended_at = excluded.ended_at,
+                 tools = held.tools + excluded.tools, errors = held.errors + excluded.errors,
+                 edits = held.edits + excluded.edits, messages = held.messages + excluded.messages",
+            &types.sandbox_id,
+            &types.event_type,
+            &types.count,
+            &turns.sandbox_id,
+            turn,
+            first_seq,
+            last_seq,
+            started,
+            ended,
+            tools,
+            errors,
+            edits,
+            messages
         )
         .execute(self.sql())
         .await?;

@@ -109,13 +109,33 @@ impl Unit {
         Ok(())
     }
 
-    /// What nobody took before the sandbox ended will not be taken; what was only taken will not be read.
-    pub(super) async fn expire_messages(&mut self) -> Result<(), sqlx::Error> {
-        let ended = std::mem::take(&mut self.draft.ended);
-        if ended.is_empty() {
+    /// What was asked by sandboxes that are over, and not answered.
+    pub(super) async fn withdraw_questions(&mut self) -> Result<(), sqlx::Error> {
+        let over = self.draft.no_longer_asking();
+        if over.is_empty() {
             return Ok(());
         }
-        let ids: Vec<String> = ended.iter().map(ToString::to_string).collect();
+        let ids: Vec<String> = over.iter().map(ToString::to_string).collect();
+        let now = self.now().as_microsecond();
+        sqlx::query!(
+            "UPDATE questions SET state = 'withdrawn', answered_at = $2,
+                                  reason = 'the sandbox ended before it was answered'
+             WHERE state = 'open' AND sandbox_id = ANY($1)",
+            &ids,
+            now
+        )
+        .execute(self.sql())
+        .await?;
+        Ok(())
+    }
+
+    /// What nobody took before the sandbox ended will not be taken; what was only taken will not be read.
+    pub(super) async fn expire_messages(&mut self) -> Result<(), sqlx::Error> {
+        let over = self.draft.take_no_longer_told();
+        if over.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<String> = over.iter().map(ToString::to_string).collect();
         sqlx::query!(
             "UPDATE messages
              SET state = 'expired',

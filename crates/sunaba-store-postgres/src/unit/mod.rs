@@ -10,9 +10,12 @@ mod columns;
 mod flush;
 mod flush_rows;
 mod ingest;
+mod load;
 mod needs;
 mod prepare;
+mod recent;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +29,7 @@ use tokio::time::timeout;
 
 pub(crate) use needs::Needs;
 pub(crate) use prepare::Prepared;
+pub(crate) use recent::Recent;
 
 use crate::Durability;
 use crate::fault::{Trouble, told, trouble};
@@ -52,6 +56,9 @@ pub(crate) struct Unit {
     /// Whether the transaction has neither been committed nor undone.
     open: bool,
     terms: Terms,
+    recent: Arc<Recent>,
+    /// Which transaction wrote the sandboxes' rows that were read.
+    versions: HashMap<SandboxId, i64>,
 }
 
 /// What has to hold for a transaction.
@@ -85,7 +92,16 @@ impl Unit {
         }
         let clock = Arc::clone(&context.clock);
         let draft = Draft::new(clock.now());
-        Ok(Self { connection, clock, draft, probed: false, open: true, terms: context.terms })
+        Ok(Self {
+            connection,
+            clock,
+            draft,
+            probed: false,
+            open: true,
+            terms: context.terms,
+            recent: Arc::clone(&context.recent),
+            versions: HashMap::new(),
+        })
     }
 
     /// The transaction's connection.
@@ -102,6 +118,7 @@ impl Unit {
     pub(crate) async fn commit(&mut self) -> Result<Vec<FeedEntry>, sqlx::Error> {
         sqlx::raw_sql("COMMIT").execute(self.sql()).await?;
         self.open = false;
+        self.recent.keep(&mut self.draft, &self.versions);
         Ok(std::mem::take(&mut self.draft.published))
     }
 
@@ -124,6 +141,7 @@ impl Unit {
 
     fn forget(&mut self) {
         self.draft = Draft::new(self.draft.now);
+        self.versions.clear();
         self.probed = false;
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use sunaba_store::{Append, Writer};
-use sunaba_store_sql::draft::STATE_CHANGED;
+use sunaba_store_sql::draft::{QUESTION_EVENTS, STATE_CHANGED};
 use sunaba_store_sql::facts::Facts;
 use sunaba_types::{CallId, NewEvent, ProjectId, SandboxId, TaskId};
 
@@ -35,6 +35,17 @@ impl Needs {
         if self.sandboxes.insert(key.clone()) {
             self.types.insert((key, STATE_CHANGED.to_owned()));
         }
+    }
+
+    /// A sandbox whose questions change, and what is told of that.
+    pub(crate) fn questions(&mut self, id: &SandboxId) {
+        self.sandbox(id);
+        self.types.extend(QUESTION_EVENTS.map(|event_type| (id.to_string(), event_type.to_owned())));
+    }
+
+    /// A type of event that the server itself is going to write.
+    pub(crate) fn event_type(&mut self, id: &SandboxId, event_type: &str) {
+        self.types.insert((id.to_string(), event_type.to_owned()));
     }
 
     /// The same and the sums of its project.

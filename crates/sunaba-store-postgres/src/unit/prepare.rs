@@ -1,4 +1,4 @@
-//! Locking and reading what a transaction works on, all of it at the beginning.
+//! Locking what a transaction works on and having it read (`load`), all of it at the beginning.
 //!
 //! The order is the same for everybody: names, logs by id, sandboxes that are about to
 //! be registered, tasks by id, projects by id. Each lock is its own statement and
@@ -7,12 +7,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use sunaba_store_sql::draft::{KnownRow, LoadedSandbox, Log};
-use sunaba_types::{Sandbox, SandboxId, TaskId};
+use sunaba_store_sql::draft::Log;
+use sunaba_types::{SandboxId, TaskId, Timestamp};
 
 use super::{Needs, Unit};
-use crate::fault::Unreadable;
-use crate::rows::{hash, maybe_time, readable, sandbox_query, task_query};
+use crate::rows::{hash, maybe_time, task_query};
 
 /// Whether a transaction may go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,10 +22,14 @@ pub(crate) enum Prepared {
     Overtaken,
 }
 
-/// Keys of two columns as PostgreSQL takes them.
-fn columns(pairs: impl IntoIterator<Item = (String, String)>) -> (Vec<String>, Vec<String>) {
-    pairs.into_iter().unzip()
+/// A log's end, which nobody else moves now.
+#[derive(Debug)]
+pub(super) struct LockedLog {
+    pub(super) log: Log,
+    pub(super) alive_until: Option<Timestamp>,
 }
+
+pub(super) type LockedLogs = HashMap<String, LockedLog>;
 
 impl Unit {
     /// Locks and reads. The moment of the transaction is the moment after the last lock, so that time does not
@@ -81,14 +84,14 @@ impl Unit {
         Ok(())
     }
 
-    async fn lock_logs(&mut self, needs: &Needs) -> Result<HashMap<String, Log>, sqlx::Error> {
+    async fn lock_logs(&mut self, needs: &Needs) -> Result<LockedLogs, sqlx::Error> {
         if needs.sandboxes.is_empty() {
             return Ok(HashMap::new());
         }
         let ids: Vec<String> = needs.sandboxes.iter().cloned().collect();
         let rows = sqlx::query!(
             "SELECT sandbox_id, last_seq, last_hash, heartbeat_count, first_heartbeat, last_heartbeat, story_count,
-                    noise_count, type_count, noisy_count, silence_seconds
+                    noise_count, type_count, noisy_count, silence_seconds, alive_until
              FROM sandbox_log WHERE sandbox_id = ANY($1) ORDER BY sandbox_id FOR NO KEY UPDATE",
             &ids
         )
@@ -110,17 +113,14 @@ impl Unit {
                 noisy_count: row.noisy_count,
                 silence_seconds: row.silence_seconds,
             };
-            logs.insert(key, log);
+            let alive_until = maybe_time(row.alive_until, TABLE, "alive_until", &key)?;
+            logs.insert(key, LockedLog { log, alive_until });
         }
         Ok(logs)
     }
 
     /// A sandbox that is not there is made by one transaction only; who comes second begins again and finds it.
-    async fn lock_registrable(
-        &mut self,
-        needs: &Needs,
-        logs: &HashMap<String, Log>,
-    ) -> Result<Prepared, sqlx::Error> {
+    async fn lock_registrable(&mut self, needs: &Needs, logs: &LockedLogs) -> Result<Prepared, sqlx::Error> {
         let unknown: Vec<String> =
             needs.registrable.iter().filter(|id| !logs.contains_key(*id)).cloned().collect();
         if unknown.is_empty() {
@@ -134,22 +134,6 @@ impl Unit {
         .fetch_one(self.sql())
         .await?;
         Ok(if made { Prepared::Overtaken } else { Prepared::Yes })
-    }
-
-    async fn load_sandboxes(&mut self, mut logs: HashMap<String, Log>) -> Result<(), sqlx::Error> {
-        if logs.is_empty() {
-            return Ok(());
-        }
-        let ids: Vec<String> = logs.keys().cloned().collect();
-        let rows = sandbox_query!("WHERE s.id = ANY($1)", &ids).fetch_all(self.sql()).await?;
-        for row in rows {
-            let log = logs.remove(&row.id);
-            let row = Sandbox::try_from(row)?;
-            let mut loaded = LoadedSandbox::fresh(row);
-            loaded.log = readable(log, "sandbox_log", "sandbox_id", loaded.row.id.as_str())?;
-            self.draft.sandboxes.insert(loaded.row.id.clone(), loaded);
-        }
-        Ok(())
     }
 
     async fn lock_tasks(&mut self, needs: &mut Needs) -> Result<(), sqlx::Error> {
@@ -185,88 +169,4 @@ impl Unit {
             .await?;
         Ok(())
     }
-
-    async fn load_types(&mut self, asked: BTreeSet<(String, String)>) -> Result<(), sqlx::Error> {
-        if self.draft.sandboxes.is_empty() {
-            return Ok(());
-        }
-        let (sandboxes, types) = columns(asked);
-        let rows = sqlx::query!(
-            "SELECT held.sandbox_id, held.event_type, held.count
-             FROM unnest($1::text[], $2::text[]) AS asked (sandbox_id, event_type)
-             JOIN event_type_counts AS held
-               ON held.sandbox_id = asked.sandbox_id AND held.event_type = asked.event_type",
-            &sandboxes,
-            &types
-        )
-        .fetch_all(self.sql())
-        .await?;
-        for row in rows {
-            if let Some(loaded) = self.loaded_by_key(row.sandbox_id)? {
-                loaded.types.insert(row.event_type, row.count);
-            }
-        }
-        Ok(())
-    }
-
-    async fn load_noisy(&mut self, asked: BTreeSet<(String, String)>) -> Result<(), sqlx::Error> {
-        if asked.is_empty() {
-            return Ok(());
-        }
-        let (sandboxes, calls) = columns(asked);
-        let rows = sqlx::query!(
-            "SELECT held.sandbox_id, held.tool_use_id
-             FROM unnest($1::text[], $2::text[]) AS asked (sandbox_id, tool_use_id)
-             JOIN noisy_calls AS held
-               ON held.sandbox_id = asked.sandbox_id AND held.tool_use_id = asked.tool_use_id",
-            &sandboxes,
-            &calls
-        )
-        .fetch_all(self.sql())
-        .await?;
-        for row in rows {
-            if let Some(loaded) = self.loaded_by_key(row.sandbox_id)? {
-                loaded.noisy.insert(row.tool_use_id);
-            }
-        }
-        Ok(())
-    }
-
-    /// Finds out which event ids are taken. Each is looked for as the next one in order, because only the right
-    /// index has that order.
-    async fn load_known(&mut self, asked: Vec<(String, String)>) -> Result<(), sqlx::Error> {
-        if asked.is_empty() || self.draft.sandboxes.is_empty() {
-            return Ok(());
-        }
-        let (sandboxes, ids) = columns(asked);
-        let found = sqlx::query_as!(
-            KnownRow,
-            "SELECT e.sandbox_id, e.event_id, e.seq, e.created_at, e.event_type, e.source, e.payload_hash, e.step
-             FROM unnest($1::text[], $2::text[]) AS asked (sandbox_id, event_id)
-             CROSS JOIN LATERAL (SELECT next.sandbox_id, next.event_id, next.seq, next.created_at, next.event_type,
-                                        next.source, next.payload_hash, next.step
-                                 FROM events AS next
-                                 WHERE next.sandbox_id = asked.sandbox_id AND next.event_id >= asked.event_id
-                                 ORDER BY next.event_id LIMIT 1) AS e
-             WHERE e.event_id = asked.event_id",
-            &sandboxes,
-            &ids
-        )
-        .fetch_all(self.sql())
-        .await?;
-        for row in found {
-            self.draft.recall(row)?;
-        }
-        Ok(())
-    }
-
-    fn loaded_by_key(&mut self, key: String) -> Result<Option<&mut LoadedSandbox>, Unreadable> {
-        let id = sandbox_id(key)?;
-        Ok(self.draft.sandboxes.get_mut(&id))
-    }
-}
-
-fn sandbox_id(key: String) -> Result<SandboxId, Unreadable> {
-    let row = key.clone();
-    readable(SandboxId::parse(key).ok(), "events", "sandbox_id", &row)
 }

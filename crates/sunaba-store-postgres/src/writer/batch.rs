@@ -29,6 +29,9 @@ const HANGS_AFTER: Duration = Duration::from_secs(8);
 /// A commit that takes longer than this is worth a line in the log.
 const SLOW_COMMIT: Duration = Duration::from_secs(1);
 
+/// The right to read and write, until it is given up.
+pub(super) type Turn = Option<tokio::sync::OwnedSemaphorePermit>;
+
 /// Why nothing was committed.
 #[derive(Debug)]
 enum Failure {
@@ -57,11 +60,11 @@ impl From<BeginError> for Failure {
 }
 
 /// Commits jobs, in one transaction if that goes, and answers them.
-pub(super) async fn commit_all(context: &Context, jobs: Vec<Job>) {
+pub(super) async fn commit_all(context: &Context, jobs: Vec<Job>, mut turn: Turn) {
     let mut left = vec![jobs];
     while let Some(mut jobs) = left.pop() {
         let started = Instant::now();
-        match patiently(context, &mut jobs).await {
+        match patiently(context, &mut jobs, &mut turn).await {
             Ok(published) => {
                 context.publish(published);
                 if started.elapsed() > SLOW_COMMIT {
@@ -73,12 +76,13 @@ pub(super) async fn commit_all(context: &Context, jobs: Vec<Job>) {
                 let second = jobs.split_off(jobs.len() / 2);
                 left.extend([second, jobs]);
             }
-            Err(failure) => fail(jobs, &failure),
+            Err(failure) => fail(context, jobs, &failure),
         }
     }
 }
 
-fn fail(jobs: Vec<Job>, failure: &Failure) {
+fn fail(context: &Context, jobs: Vec<Job>, failure: &Failure) {
+    context.recent.forget();
     tracing::warn!(?failure, jobs = jobs.len(), "the store could not commit");
     let told = || match failure {
         Failure::Again(error) | Failure::Slow(error) | Failure::Outage(error) => {
@@ -92,10 +96,10 @@ fn fail(jobs: Vec<Job>, failure: &Failure) {
 }
 
 /// Tries until it goes through, fails for good or has taken too long.
-async fn patiently(context: &Context, jobs: &mut [Job]) -> Result<Vec<FeedEntry>, Failure> {
+async fn patiently(context: &Context, jobs: &mut [Job], turn: &mut Turn) -> Result<Vec<FeedEntry>, Failure> {
     let (started, mut pause) = (Instant::now(), STEP_BACK);
     loop {
-        match once(context, jobs).await {
+        match once(context, jobs, turn).await {
             Err(Failure::Again(error)) if started.elapsed() < TRY_FOR => {
                 tracing::debug!(error, jobs = jobs.len(), "a transaction is tried again");
                 sleep(pause).await;
@@ -106,9 +110,9 @@ async fn patiently(context: &Context, jobs: &mut [Job]) -> Result<Vec<FeedEntry>
     }
 }
 
-async fn once(context: &Context, jobs: &mut [Job]) -> Result<Vec<FeedEntry>, Failure> {
+async fn once(context: &Context, jobs: &mut [Job], turn: &mut Turn) -> Result<Vec<FeedEntry>, Failure> {
     let mut unit = Unit::begin(context).await?;
-    match timeout(HANGS_AFTER, whole(context, &mut unit, jobs)).await {
+    match timeout(HANGS_AFTER, whole(context, &mut unit, jobs, turn)).await {
         Ok(Ok(())) => {}
         Ok(Err(failure)) => {
             unit.rollback().await;
@@ -128,7 +132,7 @@ async fn once(context: &Context, jobs: &mut [Job]) -> Result<Vec<FeedEntry>, Fai
 }
 
 /// Everything but the commit.
-async fn whole(context: &Context, unit: &mut Unit, jobs: &mut [Job]) -> Result<(), Failure> {
+async fn whole(context: &Context, unit: &mut Unit, jobs: &mut [Job], turn: &mut Turn) -> Result<(), Failure> {
     let pieces = Piece::all(jobs);
     match first_pass(context, unit, jobs, &pieces).await? {
         Ok(()) => {}
@@ -139,6 +143,8 @@ async fn whole(context: &Context, unit: &mut Unit, jobs: &mut [Job]) -> Result<(
             halves(unit, jobs, pieces).await.map_err(|error| failure_of(&error))?;
         }
     }
+    // From here on it only waits; the next one may begin.
+    *turn = None;
     unit.flush_feed().await.map_err(|error| failure_of(&error))
 }
 

@@ -7,6 +7,7 @@ mod batch;
 mod repeaters;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sqlx::PgPool;
 use sunaba_store::{Append, AppendOutcome, FeedEntry, Result};
@@ -14,13 +15,14 @@ use sunaba_store_sql::tail::Tail;
 use sunaba_store_sql::writer::{Lanes, Queue};
 use sunaba_types::Clock;
 use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 pub(crate) use repeaters::Repeaters;
 pub(crate) use sunaba_store_sql::writer::Command;
 
 use crate::listen::advance;
-use crate::unit::{Terms, Unit};
+use crate::unit::{Recent, Terms, Unit};
 
 type Job = sunaba_store_sql::writer::Job<Unit>;
 
@@ -33,6 +35,7 @@ pub(crate) struct Context {
     pub(crate) terms: Terms,
     pub(crate) tail: Arc<Tail>,
     pub(crate) repeaters: Arc<Repeaters>,
+    pub(crate) recent: Arc<Recent>,
 }
 
 impl Context {
@@ -57,7 +60,8 @@ impl Writer {
         let (queue, lanes) = Queue::new();
         let (tasks, pool) = (TaskTracker::new(), context.pool.clone());
         let slots = Arc::new(Semaphore::new(at_once.max(1) as usize));
-        tasks.spawn(Service { lanes, context, slots }.run(tasks.clone()));
+        let turn = Arc::new(Semaphore::new(1));
+        tasks.spawn(Service { lanes, context, slots, turn }.run(tasks.clone()));
         tasks.close();
         Self { queue, tasks, pool }
     }
@@ -85,16 +89,23 @@ struct Service {
     context: Context,
     /// One for each transaction that may be under way.
     slots: Arc<Semaphore>,
+    /// Held by the one that reads and writes. They commit one after the other (the feed's counter sees to
+    /// that): to begin the next one sooner only makes both smaller.
+    turn: Arc<Semaphore>,
 }
+
+/// How long the next transaction waits for the one before to reach its commit.
+const TURN_WITHIN: Duration = Duration::from_millis(10);
 
 impl Service {
     async fn run(mut self, tasks: TaskTracker) {
         // What arrives while all are busy waits, and goes together.
         while let Ok(slot) = Arc::clone(&self.slots).acquire_owned().await {
+            let turn = timeout(TURN_WITHIN, Arc::clone(&self.turn).acquire_owned()).await;
             let Some(jobs) = self.lanes.next_batch().await else { break };
             let context = self.context.clone();
             tasks.spawn(async move {
-                batch::commit_all(&context, jobs).await;
+                batch::commit_all(&context, jobs, turn.ok().and_then(Result::ok)).await;
                 drop(slot);
             });
         }

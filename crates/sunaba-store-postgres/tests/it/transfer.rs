@@ -86,7 +86,7 @@ async fn everything_moves_to_postgres_and_goes_on_there() {
     let (mut from, mut steps) = (source(&world).await, Vec::new());
     let told = &mut |step: transfer::Step| steps.push((step.table.name, step.rows, step.of));
     let verified = copy_and_verify(&mut *from, &mut target(&url).await, told).await.unwrap();
-    assert_eq!(verified.sandboxes, 9);
+    assert_eq!(verified.sandboxes, 10);
     let events = verified.tables.iter().find(|sum| sum.table.name == "events").unwrap().rows;
     assert!(verified.events == events && events > 2500, "{events}");
     for table in &TABLES {
@@ -103,7 +103,7 @@ async fn everything_moves_to_postgres_and_goes_on_there() {
         .fetch_one(&mut connection)
         .await
         .unwrap();
-    assert_eq!(counts, (4, 1), "what bounds types and searches is right");
+    assert_eq!(counts, (6, 1), "what bounds types and searches is right");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

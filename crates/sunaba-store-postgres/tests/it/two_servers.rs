@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use serde_json::json;
 use sunaba_store::{
-    Error, FeedStore as _, MessageStore as _, NewProject, NewSandbox, NewTask, NewTicket, RegistryStore as _,
-    Reserve, SECRETS_MAX, SandboxChange, SecretStore as _, Spender, SpendingStore as _, Store as _, TakeMode,
-    Writer,
+    Error, EventQuery, EventStore as _, FeedStore as _, MessageStore as _, NewProject, NewSandbox, NewTask,
+    NewTicket, RegistryStore as _, Reserve, SECRETS_MAX, SandboxChange, SecretStore as _, Spender,
+    SpendingStore as _, Store as _, TakeMode, Writer,
 };
 use sunaba_store_postgres::PostgresStore;
 use sunaba_testkit::{Postgres, within};
@@ -16,7 +17,7 @@ use sunaba_types::{
     TicketType,
 };
 
-use crate::support::{append, assert_chain, log, numbered, open};
+use crate::support::{append, assert_chain, event, log, numbered, open};
 
 async fn pair() -> [Arc<PostgresStore>; 2] {
     let url = Postgres::shared().database();
@@ -50,6 +51,7 @@ async fn new_task(store: &PostgresStore, project: &Project) -> Task {
         title: "a task".to_owned(),
         description: "do it".to_owned(),
         priority: Priority::High,
+        execution_config: sunaba_types::ExecutionConfig::default(),
     };
     store.create_task(task).await.unwrap()
 }
@@ -240,6 +242,44 @@ async fn a_message_is_handed_over_once() {
         let taken: usize = futures_join(polls).await.into_iter().map(|taken| taken.unwrap().len()).sum();
         assert_eq!(taken, 1);
     }
+}
+
+/// What one remembers of a sandbox counts only as long as the other has not changed it, with an event or without.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_remembered_is_not_believed_against_the_database() {
+    let [one, two] = pair().await;
+    let id = SandboxId::generate();
+    for store in [&one, &one, &two, &one, &two, &two, &one] {
+        append(store, &id, numbered(3)).await.unwrap();
+    }
+    let of_type = EventQuery {
+        sandbox_id: id.clone(),
+        event_types: vec!["agent.message".to_owned()],
+        exclude_types: Vec::new(),
+        contains: None,
+        after_seq: None,
+        before_seq: None,
+        offset: 0,
+        limit: 1,
+    };
+    assert_eq!(one.list_events(of_type).await.unwrap().total_count, 21);
+    let change = SandboxChange { branch_name: Some("by-the-other".to_owned()), ..SandboxChange::default() };
+    two.change_sandbox(&id, change).await.unwrap();
+    // A change that writes the whole row, on the one that read the row before.
+    let change = SandboxChange { provider_ref: Some("mine".to_owned()), ..SandboxChange::default() };
+    one.change_sandbox(&id, change).await.unwrap();
+    let row = two.find_sandbox(&id).await.unwrap().unwrap();
+    assert_eq!(row.branch_name.as_deref(), Some("by-the-other"));
+    assert_eq!(row.provider_ref.as_deref(), Some("mine"));
+    let cancel =
+        SandboxChange { trigger: Some(sunaba_engine::SandboxTrigger::Cancel), ..SandboxChange::default() };
+    two.change_sandbox(&id, cancel).await.unwrap();
+    append(&one, &id, vec![event("agent.started", json!({}))]).await.unwrap();
+    assert!(
+        two.find_sandbox(&id).await.unwrap().unwrap().ended_at.is_some(),
+        "nothing revives what has ended"
+    );
+    assert_chain(&log(&two, &id).await);
 }
 
 /// Of two that end a sandbox, one does; its story says so once.

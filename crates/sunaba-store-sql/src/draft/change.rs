@@ -3,7 +3,9 @@
 use serde_json::json;
 use sunaba_engine::{next_sandbox_state, next_task_state};
 use sunaba_store::{Error, Result, SandboxChange};
-use sunaba_types::{NewEvent, Outcome, SandboxId, SandboxState, Task, TaskState, TicketId, TicketStatus};
+use sunaba_types::{
+    NewEvent, Outcome, Sandbox, SandboxId, SandboxState, Task, TaskState, TicketId, TicketStatus,
+};
 
 use super::{Draft, LoadedSandbox, Notice};
 
@@ -40,7 +42,11 @@ impl Draft {
         let now = self.now;
         let loaded = self.sandbox(id);
         let from = std::mem::replace(&mut loaded.row.state, to);
-        loaded.row.state_entered_at = now;
+        let entered = std::mem::replace(&mut loaded.row.state_entered_at, now);
+        if (from, to) == (SandboxState::Running, SandboxState::Completing) {
+            let worked = now.as_millisecond().saturating_sub(entered.as_millisecond());
+            loaded.row.terms.worked_ms += worked.max(0);
+        }
         loaded.row_changed = true;
         if to.is_terminal() {
             loaded.row.ended_at = Some(now);
@@ -91,6 +97,9 @@ impl Draft {
             task.error_message = error;
         }
         let task = task.clone();
+        if matches!(from, TaskState::WaitingInput | TaskState::WaitingQuota) {
+            self.no_longer_waited_for.insert(id.clone());
+        }
         self.task_changed(&task);
         self.announce_task(&task, Some(from));
     }
@@ -156,7 +165,7 @@ impl Draft {
     }
 
     /// A sandbox's task, for a step that only its present attempt may take.
-    fn current_task(&mut self, id: &SandboxId) -> Result<Task> {
+    pub(super) fn current_task(&mut self, id: &SandboxId) -> Result<Task> {
         if self.sandbox(id).row.task_id.is_none() {
             return Err(Error::not_found("task of sandbox", id));
         }
@@ -168,7 +177,11 @@ impl Draft {
     /// A sandbox for which a change was asked; it is known. Everything is decided before anything is changed.
     /// Gives what is to be done to the ticket.
     pub fn change_sandbox(&mut self, id: &SandboxId, change: &SandboxChange) -> Result<Option<TicketTouch>> {
-        let state = self.get_sandbox(id)?.row.state;
+        let Sandbox { state, state_entered_at, .. } = self.get_sandbox(id)?.row;
+        if change.only_since.is_some_and(|since| since != state_entered_at) {
+            let detail = format!("sandbox {id} is {state} since {state_entered_at}");
+            return Err(Error::conflict("sandbox_moved_on", detail));
+        }
         let to = change.trigger.map(|trigger| next_sandbox_state(state, trigger)).transpose()?;
         let task_to = match change.task_trigger {
             Some(trigger) => Some(next_task_state(self.current_task(id)?.status, trigger)?),

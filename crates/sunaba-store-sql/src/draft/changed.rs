@@ -28,13 +28,14 @@ impl Draft {
         changed.collect()
     }
 
-    /// How many events of a type there are, for types that got one; afterwards they count as written.
-    pub fn take_changed_types(&mut self) -> Vec<(&SandboxId, String, i64)> {
+    /// How many events of a type there are, for types that got one, and whether it is a new type;
+    /// afterwards they count as written.
+    pub fn take_changed_types(&mut self) -> Vec<(&SandboxId, String, i64, bool)> {
         let mut changed = Vec::new();
         for (id, loaded) in &mut self.sandboxes {
-            for name in std::mem::take(&mut loaded.changed_types) {
+            for (name, is_new) in std::mem::take(&mut loaded.changed_types) {
                 let count = loaded.types.get(&name).copied().unwrap_or_default();
-                changed.push((id, name, count));
+                changed.push((id, name, count, is_new));
             }
         }
         changed

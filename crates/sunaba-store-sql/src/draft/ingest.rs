@@ -1,12 +1,12 @@
 //! Taking one event in: who may write, whether it was here before, what it causes.
 
-use sunaba_engine::effects_of;
+use sunaba_engine::{effects_of, effects_of_watched};
 use sunaba_store::{AppendOutcome, Appended, EVENT_TYPES_MAX, Rejection, Writer};
 use sunaba_types::chain::Hash;
 use sunaba_types::limits::{CONTINUOUS_SILENCE_SECONDS, ENDED_GRACE_SECONDS, LEGACY_SILENCE_SECONDS};
 use sunaba_types::{NewEvent, SandboxId, SandboxState, Timestamp, bus_name};
 
-use super::Draft;
+use super::{Draft, EXTERNAL};
 use crate::facts::Facts;
 use crate::fault::Unreadable;
 use crate::rows::{hash, readable, time};
@@ -163,12 +163,29 @@ impl Draft {
 
     /// The state changes that a recorded event of a living sandbox causes.
     pub fn follow(&mut self, id: &SandboxId, event: &NewEvent) {
-        let state = self.sandbox(id).row.state;
+        let row = &self.sandbox(id).row;
+        let (state, is_watched) = (row.state, row.provider != EXTERNAL);
         let task = self.task_of(id).map(|task| task.status);
-        let effects = effects_of(&event.event_type, &event.payload, state, task);
+        let effects = if is_watched { effects_of_watched } else { effects_of };
+        let effects = effects(&event.event_type, &event.payload, state, task);
+        if let Some(how) = effects.crash {
+            let loaded = self.sandbox(id);
+            loaded.row.terms.crashed.get_or_insert(how);
+            loaded.row_changed = true;
+        }
         for to in effects.sandbox {
-            let reason = if to == SandboxState::Failed { effects.failure.clone() } else { None };
+            let reason = match to {
+                SandboxState::Failed => effects.failure.clone(),
+                SandboxState::Completed => self.sandbox(id).row.terms.suspended.clone(),
+                _ => None,
+            };
             self.enter_sandbox_state(id, to, reason);
+            if (state, to) == (SandboxState::Completing, SandboxState::Running) {
+                // Whatever its task was to wait for: somebody spoke, and it goes on here.
+                let terms = &mut self.sandbox(id).row.terms;
+                (terms.suspended, terms.quota_wait_ms) = (None, 0);
+                (terms.deaths, terms.losses) = (0, 0);
+            }
         }
         if let Some(to) = effects.task {
             self.enter_task_state(id, to, effects.failure);
@@ -189,6 +206,6 @@ impl Draft {
 impl super::LoadedSandbox {
     fn has_no_room_for(&self, event_type: &str) -> bool {
         usize::try_from(self.log.type_count).unwrap_or(0) >= EVENT_TYPES_MAX
-            && !self.types.contains_key(event_type)
+            && self.types.get(event_type).is_none_or(|count| *count == 0)
     }
 }

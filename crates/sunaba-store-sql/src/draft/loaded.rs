@@ -1,6 +1,6 @@
 //! Sandboxes and tasks as a transaction knows them.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use sunaba_store::{Error, Result};
 use sunaba_types::chain::Hash;
@@ -15,12 +15,15 @@ pub struct LoadedSandbox {
     pub row: Sandbox,
     /// Its log's head.
     pub log: Log,
-    /// How many events there are, at least of the types that this transaction may write.
+    /// How many events there are, at least of the types that this transaction may write; none of a
+    /// type that is not here.
     pub types: HashMap<String, i64>,
     /// Search calls whose result has not come, at least those that this transaction speaks of.
     pub noisy: HashSet<String>,
-    /// Types whose count is to be written.
-    pub changed_types: BTreeSet<String>,
+    /// Types whose count is to be written, and whether that is the first of their kind.
+    pub changed_types: BTreeMap<String, bool>,
+    /// A turn that is in the stored outline, if one is known to be.
+    pub outlined: Option<i64>,
     /// Whether the row is to be written.
     pub row_changed: bool,
     /// Whether the log is to be written.
@@ -81,7 +84,8 @@ impl LoadedSandbox {
             log,
             types: HashMap::new(),
             noisy: HashSet::new(),
-            changed_types: BTreeSet::new(),
+            changed_types: BTreeMap::new(),
+            outlined: None,
             row_changed: false,
             log_changed: false,
         }

@@ -11,8 +11,10 @@ mod loaded;
 mod messages;
 mod nodes;
 mod plan;
+mod questions;
 mod record;
 mod registry;
+mod sessions;
 mod spending;
 mod standing;
 
@@ -27,8 +29,10 @@ pub use ingest::{Known, KnownRow, OnMessages, Taken};
 pub use loaded::{LoadedSandbox, LoadedTask, Log};
 pub use messages::{bounded, overdue_at};
 pub use plan::{PlannedSandbox, external_sandbox};
+pub use questions::{Precedent, QUESTION_EVENTS, refuse_other_question};
 pub use record::{NewEventRow, NewFeedRow, Notice, Says};
 pub use registry::patched;
+pub use sessions::{Again, SUSPENDING, session_in_use};
 pub use spending::{Cap, Grant};
 pub use standing::{refuse_long_ended, superseded};
 
@@ -59,6 +63,8 @@ pub struct Draft {
     pub noisy_closed: Vec<(SandboxId, String)>,
     /// Sandboxes that ended.
     pub ended: BTreeSet<SandboxId>,
+    /// Suspended sandboxes whose task no longer waits.
+    pub(super) no_longer_waited_for: BTreeSet<SandboxId>,
     /// The feed's last position, once it is known.
     pub position: Option<i64>,
 }
@@ -78,6 +84,7 @@ impl Draft {
             noisy_opened: Vec::new(),
             noisy_closed: Vec::new(),
             ended: BTreeSet::new(),
+            no_longer_waited_for: BTreeSet::new(),
             position: None,
         }
     }

@@ -271,19 +271,17 @@ pub struct Notice<'a> {
 
 impl LoadedSandbox {
     fn next_of_type(&mut self, event_type: &str) -> i64 {
-        if !self.changed_types.contains(event_type) {
-            self.changed_types.insert(event_type.to_owned());
+        let count = match self.types.get_mut(event_type) {
+            Some(count) => count,
+            None => self.types.entry(event_type.to_owned()).or_default(),
+        };
+        if !self.changed_types.contains_key(event_type) {
+            self.changed_types.insert(event_type.to_owned(), *count == 0);
         }
-        match self.types.get_mut(event_type) {
-            Some(count) => {
-                *count += 1;
-                *count
-            }
-            None => {
-                self.log.type_count += 1;
-                self.types.insert(event_type.to_owned(), 1);
-                1
-            }
+        if *count == 0 {
+            self.log.type_count += 1;
         }
+        *count += 1;
+        *count
     }
 }

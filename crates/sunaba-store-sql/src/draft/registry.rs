@@ -85,6 +85,7 @@ impl Draft {
             outcome: None,
             result: None,
             error_message: None,
+            execution_config: new.execution_config.clone(),
             created_at: now,
             updated_at: now,
             started_at: None,

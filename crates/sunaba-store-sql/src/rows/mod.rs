@@ -9,10 +9,12 @@ mod feed;
 mod message;
 pub mod node;
 mod project;
+mod question;
 mod sandbox;
 mod secret;
 mod task;
 mod ticket;
+mod transcript;
 
 use sunaba_types::Timestamp;
 use sunaba_types::chain::Hash;
@@ -23,10 +25,12 @@ pub use feed::FeedRow;
 pub(crate) use feed::entry_id;
 pub use message::MessageRow;
 pub use project::ProjectRow;
+pub use question::QuestionRow;
 pub use sandbox::SandboxRow;
 pub use secret::SecretNameRow;
 pub use task::TaskRow;
 pub use ticket::TicketRow;
+pub use transcript::TranscriptRow;
 
 use crate::fault::Unreadable;
 

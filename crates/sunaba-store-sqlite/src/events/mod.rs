@@ -5,11 +5,12 @@
 
 mod list;
 mod search;
+mod steps;
 mod trajectory;
 
 use async_trait::async_trait;
 use sunaba_store::{
-    Append, AppendOutcome, Error, EventPage, EventQuery, EventStore, LogHead, OutlineTurn, Result,
+    Append, AppendOutcome, Error, EventPage, EventQuery, EventStore, LogHead, OutlineTurn, Result, StepAt,
     TrajectoryPage, TrajectoryQuery,
 };
 use sunaba_types::{SandboxId, SandboxState, StoredEvent};
@@ -124,6 +125,25 @@ impl EventStore for SqliteStore {
             Ok(all(rows)?)
         })
         .await
+    }
+
+    async fn find_seq(&self, sandbox_id: &SandboxId, event_id: &str) -> Result<Option<i64>> {
+        let key = sandbox_id.as_str();
+        let seq = sqlx::query_scalar!(
+            "SELECT seq FROM events WHERE sandbox_id = ?1 AND event_id = ?2",
+            key,
+            event_id
+        )
+        .fetch_optional(&self.readers);
+        in_time(async { seq.await.map_err(told) }).await
+    }
+
+    async fn step_before(&self, sandbox_id: &SandboxId, at_seq: i64) -> Result<Option<StepAt>> {
+        self.read_step_before(sandbox_id.as_str(), at_seq).await
+    }
+
+    async fn step_after(&self, sandbox_id: &SandboxId, seq: i64) -> Result<Option<StepAt>> {
+        self.read_step_after(sandbox_id.as_str(), seq).await
     }
 
     async fn log_head(&self, sandbox_id: &SandboxId) -> Result<LogHead> {

@@ -33,6 +33,7 @@ mod queue;
 mod take;
 
 use queue::QueueMessage;
+pub(crate) use queue::insert_message;
 use take::{HandOver, Offer, Take};
 
 impl SqliteStore {

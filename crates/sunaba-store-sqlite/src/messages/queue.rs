@@ -28,12 +28,13 @@ impl Command<Unit> for QueueMessage {
         .await?;
         unit.draft.refuse_message(&new.sandbox_id, counted.outstanding)?;
         let id = MessageId::generate();
-        let seq = insert(unit, &id, new).await?;
+        let seq = insert_message(unit, &id, new).await?;
         Ok(unit.draft.message_queued(new, id, seq, counted.waiting + 1))
     }
 }
 
-async fn insert(unit: &mut Unit, id: &MessageId, new: &NewMessage) -> Result<i64, Fault> {
+/// Stores a message that waits; gives its number.
+pub(crate) async fn insert_message(unit: &mut Unit, id: &MessageId, new: &NewMessage) -> Result<i64, Fault> {
     let (id_text, key, kind) = (id.as_str(), new.sandbox_id.as_str(), new.message_type.as_str());
     let now_micros = unit.now().as_microsecond();
     let seq = sqlx::query_scalar!(

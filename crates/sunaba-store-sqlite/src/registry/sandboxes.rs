@@ -18,6 +18,7 @@ impl Command<Unit> for CreateSandbox {
     type Output = Sandbox;
 
     async fn run(&self, unit: &mut Unit) -> Result<Sandbox, Fault> {
+        unit.refuse_second_holder(&self.0).await?;
         unit.make_sandbox(&self.0).await
     }
 }
@@ -35,6 +36,9 @@ impl Command<Unit> for ChangeSandbox {
         unit.find_sandbox(&self.id).await?;
         if let Some(touch) = unit.draft.change_sandbox(&self.id, &self.change)? {
             unit.touch_ticket(&touch).await?;
+        }
+        if self.change.completes() {
+            unit.go_on_with_the_unread(&self.id).await?;
         }
         Ok(unit.draft.get_sandbox(&self.id)?.row.clone())
     }

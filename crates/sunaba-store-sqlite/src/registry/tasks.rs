@@ -36,10 +36,11 @@ async fn insert(unit: &mut Unit, task: &Task) -> Result<(), Fault> {
     let (id, ticket, project) = (task.id.as_str(), task.ticket_id.as_str(), task.project_id.as_str());
     let (priority, status) = (task.priority.as_str(), task.status.as_str());
     let created = task.created_at.as_microsecond();
+    let execution = serde_json::json!(task.execution_config).to_string();
     sqlx::query!(
         "INSERT INTO tasks (id, ticket_id, project_id, task_type, title, description, priority, status,
-                            created_at, updated_at)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9)",
+                            created_at, updated_at, execution_config)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, ?10)",
         id,
         ticket,
         project,
@@ -48,7 +49,8 @@ async fn insert(unit: &mut Unit, task: &Task) -> Result<(), Fault> {
         task.description,
         priority,
         status,
-        created
+        created,
+        execution
     )
     .execute(unit.sql())
     .await?;

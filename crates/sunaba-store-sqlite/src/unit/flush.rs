@@ -19,6 +19,7 @@ impl Unit {
         self.flush_turns().await?;
         self.flush_noisy().await?;
         self.flush_rows().await?;
+        self.withdraw_questions().await?;
         self.expire_messages().await?;
         self.flush_feed().await
     }
@@ -194,13 +195,32 @@ impl Unit {
         Ok(())
     }
 
-    /// What nobody took before the sandbox ended will not be taken; what was only taken will not be read.
-    async fn expire_messages(&mut self) -> Result<(), sqlx::Error> {
-        let ended = std::mem::take(&mut self.draft.ended);
-        if ended.is_empty() {
+    /// What was asked by sandboxes that are over, and not answered.
+    async fn withdraw_questions(&mut self) -> Result<(), sqlx::Error> {
+        let over = self.draft.no_longer_asking();
+        if over.is_empty() {
             return Ok(());
         }
-        let ids = json(&ended);
+        let (ids, now) = (json(&over), self.now().as_microsecond());
+        sqlx::query!(
+            "UPDATE questions SET state = 'withdrawn', answered_at = ?2,
+                                  reason = 'the sandbox ended before it was answered'
+             WHERE state = 'open' AND sandbox_id IN (SELECT value FROM json_each(?1))",
+            ids,
+            now
+        )
+        .execute(self.sql())
+        .await?;
+        Ok(())
+    }
+
+    /// What nobody took before the sandbox ended will not be taken; what was only taken will not be read.
+    async fn expire_messages(&mut self) -> Result<(), sqlx::Error> {
+        let over = self.draft.take_no_longer_told();
+        if over.is_empty() {
+            return Ok(());
+        }
+        let ids = json(&over);
         sqlx::query!(
             "UPDATE messages
              SET state = 'expired',

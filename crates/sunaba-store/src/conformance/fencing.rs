@@ -4,6 +4,7 @@ use serde_json::json;
 use sunaba_types::limits::ENDED_GRACE_SECONDS;
 use sunaba_types::{BlobHash, MessageType, Sandbox, SandboxId};
 
+use super::sessions::transcript;
 use super::world::{World, event, own};
 use crate::{Error, Rejection, TakeMode, Writer};
 
@@ -29,6 +30,7 @@ async fn refusals(world: &World, sandbox: &Sandbox, by: Writer) -> Vec<Option<&'
         event,
         code(store.check_standing(&sandbox.id, by).await),
         code(store.record_blob(&hash, 4, Some(&sandbox.id), by).await),
+        code(store.put_transcript(transcript(sandbox, "s", "said", 1), by).await.map(drop)),
         code(store.take_messages(&sandbox.id, by, explicit).await.map(drop)),
         code(store.take_messages(&sandbox.id, by, TakeMode::Legacy).await.map(drop)),
         code(store.offer_messages(&sandbox.id, by).await.map(drop)),
@@ -39,12 +41,12 @@ async fn refusals(world: &World, sandbox: &Sandbox, by: Writer) -> Vec<Option<&'
 /// Neither an older attempt's token nor one bound to another attempt of the same sandbox stands for it.
 pub async fn refuses_a_superseded_worker(world: World) {
     let (task, first) = world.running().await;
-    assert_eq!(refusals(&world, &first, own(&first)).await, [None; 7]);
+    assert_eq!(refusals(&world, &first, own(&first)).await, [None; 8]);
     world.fail_and_retry(&first.id).await;
-    assert_eq!(refusals(&world, &first, own(&first)).await, [None; 7], "nobody has taken its place yet");
+    assert_eq!(refusals(&world, &first, own(&first)).await, [None; 8], "nobody has taken its place yet");
     let second = world.assign(&task.id).await;
     let message = world.say(&second.id, MessageType::UserMessage, "for the second").await;
-    let superseded = [Some("attempt_superseded"); 7];
+    let superseded = [Some("attempt_superseded"); 8];
     assert_eq!(refusals(&world, &first, own(&first)).await, superseded);
     let foreign = Writer::Sandbox { attempt: first.attempt };
     assert_eq!(refusals(&world, &second, foreign).await, superseded, "also where something waits");
@@ -52,7 +54,7 @@ pub async fn refuses_a_superseded_worker(world: World) {
     assert_eq!(waiting, message, "nothing was taken");
     let blobs = world.store.blob_owners(&BlobHash::of(b"late")).await.expect("up");
     assert_eq!(blobs, vec![Some(first.id.clone())], "the first one's, from before");
-    assert_eq!(refusals(&world, &second, own(&second)).await, [None; 7]);
+    assert_eq!(refusals(&world, &second, own(&second)).await, [None; 8]);
 }
 
 /// Late for ten minutes, then not at all; whoever is no worker is not fenced.
@@ -60,9 +62,9 @@ pub async fn refuses_a_worker_long_after_the_end(world: World) {
     let (_, sandbox) = world.running().await;
     world.step(&sandbox.id, sunaba_engine::SandboxTrigger::Cancel).await;
     world.pass(ENDED_GRACE_SECONDS - 1);
-    assert_eq!(refusals(&world, &sandbox, own(&sandbox)).await, [None; 7]);
+    assert_eq!(refusals(&world, &sandbox, own(&sandbox)).await, [None; 8]);
     world.pass(1);
-    assert_eq!(refusals(&world, &sandbox, own(&sandbox)).await, [Some("sandbox_ended"); 7]);
+    assert_eq!(refusals(&world, &sandbox, own(&sandbox)).await, [Some("sandbox_ended"); 8]);
     world.store.check_standing(&sandbox.id, Writer::Operator).await.expect("no worker");
     let unknown = world.store.check_standing(&SandboxId::generate(), Writer::Sandbox { attempt: 1 }).await;
     assert!(matches!(unknown, Err(Error::NotFound { .. })), "{unknown:?}");

@@ -67,7 +67,7 @@ pub async fn refuses_an_id_used_for_something_else(world: World) {
     let id = SandboxId::generate();
     world.post(&id, event_with_id("e-1", "agent.message", json!({"n": 1}))).await;
     let mut with_step = event_with_id("e-1", "agent.message", json!({"n": 1}));
-    with_step.step = Some(Step { tree: "t".to_owned(), parent: None });
+    with_step.step = Some(Step { tree: "t".to_owned(), parent: None, event_id: None });
     let others = vec![
         event_with_id("e-1", "agent.message", json!({"n": 2})),
         event_with_id("e-1", "agent.thinking", json!({"n": 1})),

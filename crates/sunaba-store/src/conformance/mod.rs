@@ -18,11 +18,15 @@ pub mod log;
 pub mod messages;
 pub mod nodes;
 pub mod pages;
+pub mod questions;
 pub mod random;
 pub mod registry;
 pub mod secrets;
+pub mod sessions;
 pub mod spending;
+pub mod steps;
 pub mod terms;
+pub mod waits;
 pub mod whole;
 mod world;
 
@@ -44,6 +48,8 @@ macro_rules! conformance {
                 pages_by_cursor, finds_text, says_when_a_sandbox_is_unknown, walks_the_trajectory_both_ways,
                 hides_noise_in_full_pages, hides_results_of_noisy_calls, outlines_turns, reads_on_after_a_seq,
                 ends_pages_by_bytes;
+            steps:
+                finds_the_step_of_a_place, finds_steps_of_other_events_nearby, knows_the_place_of_an_event;
             effects:
                 runs_on_the_first_event, completes_when_the_agent_is_done, fails_with_the_reason,
                 records_state_changes_in_the_log, moves_liveness, leaves_a_newer_attempt_alone,
@@ -57,6 +63,9 @@ macro_rules! conformance {
                 marks_consumed_by_content, bounds_the_queue, refuses_messages_to_the_dead,
                 writes_nothing_for_an_empty_poll, keeps_the_history, expires_what_nobody_took,
                 publishes_queueing_and_delivery;
+            questions:
+                asks_once, refuses_to_be_asked, takes_one_answer, lets_time_decide, keeps_what_is_to_wait,
+                withdraws, remembers_for_a_tool, lists_questions;
             registry:
                 keeps_one_project_a_repository, lists_what_may_be_seen, claims_a_task_once,
                 takes_an_external_sandbox_as_running,
@@ -70,10 +79,18 @@ macro_rules! conformance {
                 lists_open_calls, sums_calls, never_passes_a_cap_together;
             secrets:
                 keeps_sealed_secrets, bounds_secrets;
+            sessions:
+                keeps_the_latest_transcript, bounds_transcripts, follows_up_what_is_over,
+                goes_on_with_what_nobody_read, goes_on_in_the_same_sandbox, retries_what_died,
+                finds_sessions_where_one_may_look, lets_one_hold_a_session,
+                decides_a_crash_with_its_end, ends_for_good, adds_up_the_time_of_work;
+            waits:
+                waits_for_an_answer, waits_for_every_answer, waits_for_nothing_else, keeps_what_is_said_meanwhile,
+                waits_no_longer, waits_for_a_limit, goes_on_in_place_of_waiting;
             nodes:
                 knows_nodes, lets_one_process_be_a_node, claims_a_sandbox_once, claims_only_what_waits,
                 lists_what_a_node_holds, gives_up_only_the_silent, replaces_what_was_lost,
-                replaces_no_more_than_allowed, keeps_one_home;
+                replaces_no_more_than_allowed, counts_only_what_was_lost, keeps_one_home;
             fencing:
                 refuses_a_superseded_worker, refuses_a_worker_long_after_the_end;
             keeping:

@@ -8,6 +8,7 @@ use sunaba_types::{
     Clock as _, Node, NodeId, NodeReport, ProjectId, Role, Sandbox, SandboxId, SandboxState, TaskState, Terms,
 };
 
+use super::sessions::follow_up;
 use super::world::{World, event, own};
 use crate::{Error, HeldBy, SandboxChange, SandboxFilter};
 
@@ -186,6 +187,7 @@ pub async fn replaces_what_was_lost(world: World) {
     assert!(world.store.give_up_node(&node.id, Duration::ZERO).await.expect("up"));
     let new = replace().await.expect("up").expect("a new sandbox");
     assert_eq!((new.state, new.attempt, new.node_id.clone()), (SandboxState::Pending, 2, None));
+    let terms = Terms { losses: 1, after: Some(lost.id.clone()), ..terms };
     assert_eq!((&new.terms, &new.model, &new.prompt), (&terms, &lost.model, &lost.prompt));
     assert_eq!((&new.provider, &new.project_id), (&lost.provider, &lost.project_id));
     let old = world.get_sandbox(&lost.id).await;
@@ -217,6 +219,33 @@ pub async fn replaces_no_more_than_allowed(world: World) {
     assert_eq!((task.status, task.error_message.as_deref()), (TaskState::Failed, Some("gone")));
     let left_alone = world.get_task(&cancelled.task_id.expect("a task")).await;
     assert_eq!(left_alone.status, TaskState::Cancelled);
+}
+
+/// Only tries that were lost count: what somebody said to the task in between begins a new row.
+pub async fn counts_only_what_was_lost(world: World) {
+    let node = entered(&world).await;
+    let mut sandbox = claimed(&world, &node.id).await;
+    let (task, by) = (sandbox.task_id.clone().expect("a task"), Some(TaskTrigger::Cancel));
+    for round in 0..4 {
+        let (trigger, task_trigger) = (Some(SandboxTrigger::Cancel), by);
+        let over = SandboxChange { trigger, task_trigger, ..SandboxChange::default() };
+        world.store.change_sandbox(&sandbox.id, over).await.expect("cancelled");
+        sandbox = follow_up(&world, &sandbox.id, &format!("round {round}")).await.expect("goes on").sandbox;
+    }
+    assert!(sandbox.attempt > MOST, "it was followed up often");
+    for loss in 1..MOST {
+        let held = entered(&world).await;
+        world.store.claim_sandbox(&sandbox.id, &held.id).await.expect("up").expect("free");
+        assert!(world.store.give_up_node(&held.id, Duration::ZERO).await.expect("up"));
+        let next = world.store.replace_lost_sandbox(&sandbox.id, "gone", MOST).await.expect("up");
+        sandbox = next.expect("another try");
+        assert_eq!(sandbox.terms.losses, loss);
+    }
+    let held = entered(&world).await;
+    world.store.claim_sandbox(&sandbox.id, &held.id).await.expect("up").expect("free");
+    assert!(world.store.give_up_node(&held.id, Duration::ZERO).await.expect("up"));
+    assert_eq!(world.store.replace_lost_sandbox(&sandbox.id, "gone", MOST).await.expect("up"), None);
+    assert_eq!(world.get_task(&task).await.status, TaskState::Failed);
 }
 
 /// A project's mirror is where it was first wanted.

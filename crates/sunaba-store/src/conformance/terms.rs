@@ -6,7 +6,8 @@ use serde_json::json;
 use sunaba_engine::SandboxTrigger;
 use sunaba_types::shim::Exit;
 use sunaba_types::{
-    Egress, EgressPreset, IsolationWanted, ProjectId, ProjectSettings, ResourcesWanted, Terms,
+    Egress, EgressPreset, ExecutionConfig, FilesFrom, IsolationWanted, PermissionMode, ProjectId,
+    ProjectSettings, QuestionPolicy, ResourcesWanted, SandboxId, Terms,
 };
 
 use super::world::{World, event, own};
@@ -19,6 +20,20 @@ fn terms() -> Terms {
         isolation: IsolationWanted::Strict,
         env: BTreeMap::from([("GREETING".to_owned(), "good day, \"you\"\n".to_owned())]),
         egress: None,
+        files_from: Some(FilesFrom {
+            sandbox_id: SandboxId::parse("sbx_other").expect("an id"),
+            seq: Some(7),
+            tree: "t".repeat(40),
+            base_commit: "b".repeat(40),
+        }),
+        execution_config: ExecutionConfig {
+            permission_mode: Some(PermissionMode::Ask),
+            allowed_tools: Some(vec!["Bash(git add, git commit)".to_owned()]),
+            system_prompt: Some("You are \"somebody\".\n".to_owned()),
+            question_policy: Some(QuestionPolicy::Deny),
+            ..ExecutionConfig::default()
+        },
+        ..Terms::default()
     }
 }
 

@@ -4,14 +4,15 @@ use serde_json::{Value, json};
 use sunaba_engine::SandboxTrigger;
 use sunaba_types::limits::EVENT_PAYLOAD_MAX_BYTES;
 use sunaba_types::{
-    BlobHash, Clock as _, MessageType, NodeId, NodeReport, Project, Role, Sandbox, SandboxId, SandboxState,
-    TokenKind,
+    BlobHash, Clock as _, Decision, MessageType, NewAnswer, NewQuestion, NodeId, NodeReport, Project, Role,
+    Sandbox, SandboxId, SandboxState, TokenKind,
 };
 
 use super::world::{World, event, new_sandbox, own};
 use crate::transfer::{BATCH_ROWS, Cell, Source, Sums, TABLES, Table};
 use crate::{
-    NewProject, NewToken, Reserve, SandboxFilter, Settlement, Spender, Store, TakeMode, TaskFilter, Writer,
+    NewProject, NewToken, Reserve, SandboxFilter, Settlement, Spender, Store, Suspension, TakeMode,
+    TaskFilter, Waits, Writer,
 };
 
 /// Payloads that are easily lost or changed on the way.
@@ -45,7 +46,15 @@ pub async fn fill(world: &World) {
     for state in SandboxState::ALL {
         let sandbox = sandbox_in(world, &project, *state).await;
         spend(world, &sandbox, &node).await;
+        ask(world, &sandbox).await;
     }
+    let (_, talking) = world.running().await;
+    let transcript = super::sessions::transcript(&talking, "s", "said \u{1f980}", 1);
+    world.store.put_transcript(transcript, Writer::Operator).await.expect("a conversation");
+    let asked = world.ask(&talking, "a", "\u{1f980}").await;
+    let suspension = Suspension { waits: Waits::Input, reason: "asks".to_owned() };
+    world.store.suspend(&talking.id, suspension).await.expect("it waits");
+    world.store.answer_question(&asked.id, super::questions::allow()).await.expect("an answer");
     let talkative =
         world.external(odd().into_iter().map(|payload| event("agent.odd", payload)).collect()).await;
     messages(world, &talkative).await;
@@ -111,6 +120,30 @@ async fn sandbox_in(world: &World, project: &Project, state: SandboxState) -> Sa
         world.step(&sandbox.id, *step).await;
     }
     world.get_sandbox(&sandbox.id).await
+}
+
+/// One question that is answered and one that is open, where the sandbox still may.
+async fn ask(world: &World, sandbox: &Sandbox) {
+    if sandbox.state.is_terminal() {
+        return;
+    }
+    let question = |name: &str| NewQuestion {
+        sandbox_id: sandbox.id.clone(),
+        client_id: name.to_owned(),
+        tool: "Bash".to_owned(),
+        tool_use_id: "toolu_1".to_owned(),
+        input: json!({ "command": "echo '\"ä\u{1}" }),
+    };
+    let answered = world.store.ask_question(own(sandbox), question("answered")).await.expect("it may ask");
+    world.store.ask_question(own(sandbox), question("open")).await.expect("it may ask");
+    let answer = NewAnswer {
+        decision: Decision::Allow,
+        updated_input: Some(json!({ "command": "true" })),
+        message: None,
+        remember: None,
+        answered_by: "ada".to_owned(),
+    };
+    world.store.answer_question(&answered.id, answer).await.expect("it is open");
 }
 
 /// One call that is settled and one that is open, where the sandbox still may.

@@ -7,8 +7,9 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 use sunaba_engine::{SandboxTrigger, TaskTrigger};
 use sunaba_types::{
-    EventPayload, FakeClock, MessageType, NewEvent, NewMessage, Priority, Project, ProjectSettings,
-    Resources, Sandbox, SandboxId, Source, StoredEvent, Task, TaskId, Terms, TicketType, Timestamp,
+    EventPayload, ExecutionConfig, FakeClock, MessageType, NewEvent, NewMessage, Priority, Project,
+    ProjectSettings, Resources, Sandbox, SandboxId, Source, StoredEvent, Task, TaskId, Terms, TicketType,
+    Timestamp,
 };
 
 use crate::{
@@ -113,6 +114,7 @@ impl World {
             title: "a task".to_owned(),
             description: "do it".to_owned(),
             priority: Priority::High,
+            execution_config: ExecutionConfig { max_turns: Some(7), ..ExecutionConfig::default() },
         };
         self.store.create_task(task).await.expect("a task")
     }

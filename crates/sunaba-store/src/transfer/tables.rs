@@ -85,7 +85,7 @@ const fn list(name: &'static str) -> Column {
 }
 
 /// Every table.
-pub static TABLES: [Table; 17] = [
+pub static TABLES: [Table; 20] = [
     Table { name: "settings", key: &["name"], columns: &[text("name"), text("value")] },
     Table {
         name: "nodes",
@@ -169,6 +169,7 @@ pub static TABLES: [Table; 17] = [
             int("completed_at"),
             int("cost_micros"),
             int("reserved_micros"),
+            text("execution_config"),
         ],
     },
     Table {
@@ -285,6 +286,33 @@ pub static TABLES: [Table; 17] = [
         ],
     },
     Table {
+        name: "questions",
+        key: &["id"],
+        columns: &[
+            text("id"),
+            text("sandbox_id"),
+            text("project_id"),
+            text("task_id"),
+            int("attempt"),
+            text("client_id"),
+            text("tool"),
+            text("tool_use_id"),
+            text("input"),
+            text("policy"),
+            int("asked_at"),
+            int("expires_at"),
+            text("state"),
+            text("answer"),
+            text("updated_input"),
+            text("message"),
+            text("remember"),
+            text("answered_by"),
+            int("answered_at"),
+            text("reason"),
+            text("carried_to"),
+        ],
+    },
+    Table {
         name: "model_calls",
         key: &["id"],
         columns: &[
@@ -327,6 +355,24 @@ pub static TABLES: [Table; 17] = [
         name: "blobs",
         key: &["hash", "owner"],
         columns: &[text("hash"), text("owner"), int("size_bytes"), int("created_at")],
+    },
+    Table {
+        name: "transcripts",
+        key: &["sandbox_id", "session_id"],
+        columns: &[
+            text("sandbox_id"),
+            text("session_id"),
+            text("runtime"),
+            text("hash"),
+            int("size_bytes"),
+            int("turns"),
+            int("updated_at"),
+        ],
+    },
+    Table {
+        name: "waits",
+        key: &["sandbox_id"],
+        columns: &[text("sandbox_id"), int("until"), text("words"), int("created_at")],
     },
     Table {
         name: "feed",

@@ -1,19 +1,23 @@
 //! Which agent does the work.
 
-use sunaba_agent::{ClaudeConfig, ClaudeRuntime, NativeConfig, NativeRuntime, Runtime};
+use sunaba_agent::{
+    AcpAgent, AcpConfig, AcpRuntime, ClaudeConfig, ClaudeRuntime, NativeConfig, NativeRuntime, Runtime,
+};
 
 use super::config::{ConfigError, Lookup};
 
 const VARIABLE: &str = "SANDBOX_RUNTIME";
 
 /// An agent that a sandbox can be driven by.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Agent {
     /// The loop that is part of this program.
     #[default]
     Native,
     /// The Claude Code CLI, found on the path.
     Claude,
+    /// One that speaks the Agent Client Protocol, found on the path.
+    Acp(AcpAgent),
 }
 
 impl Agent {
@@ -24,31 +28,41 @@ impl Agent {
             Some(value) => match value.as_str() {
                 "native" => Ok(Self::Native),
                 "claude" => Ok(Self::Claude),
-                _ => Err(ConfigError::Impossible { name: VARIABLE, value, why: "native or claude" }),
+                other => AcpAgent::named(other).map(Self::Acp).ok_or(ConfigError::Impossible {
+                    name: VARIABLE,
+                    value,
+                    why: "native, claude, codex, opencode, claude-acp, or acp: and a command line",
+                }),
             },
         }
     }
 
     /// What it is made of, as `agent.started` tells it.
-    pub(super) fn sdk(self) -> &'static str {
+    pub(super) fn sdk(&self) -> &'static str {
         match self {
             Self::Native => "sunaba-native",
             Self::Claude => "claude-code",
+            Self::Acp(_) => "agent-client-protocol",
         }
     }
 
     /// Its name, as users choose it.
-    pub(super) fn name(self) -> &'static str {
+    pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Native => "native",
             Self::Claude => "claude",
+            Self::Acp(agent) => agent.name(),
         }
     }
 
-    pub(super) fn runtime(self, native: &NativeConfig) -> Box<dyn Runtime> {
+    pub(super) fn runtime(&self, native: &NativeConfig) -> Box<dyn Runtime> {
         match self {
             Self::Native => Box::new(NativeRuntime::new(native.clone())),
-            Self::Claude => Box::new(ClaudeRuntime::new(ClaudeConfig::default())),
+            Self::Claude => {
+                let tools = native.tools.clone();
+                Box::new(ClaudeRuntime::new(ClaudeConfig { tools, ..ClaudeConfig::default() }))
+            }
+            Self::Acp(agent) => Box::new(AcpRuntime::new(AcpConfig::new(agent.clone()))),
         }
     }
 }
@@ -59,12 +73,15 @@ mod tests {
 
     #[test]
     fn each_is_chosen_by_the_name_that_it_has_itself() {
-        for agent in [Agent::Native, Agent::Claude] {
-            assert_eq!(Agent::read(&|_| Some(agent.name().to_owned())), Ok(agent));
+        for agent in [Agent::Native, Agent::Claude].into_iter().chain(AcpAgent::KNOWN.map(Agent::Acp)) {
+            assert_eq!(Agent::read(&|_| Some(agent.name().to_owned())).as_ref(), Ok(&agent));
             assert_eq!(agent.runtime(&NativeConfig::default()).name(), agent.name());
         }
         assert_eq!(Agent::read(&|_| None), Ok(Agent::Native));
+        let words = ["my-agent", "--flag", "two words"].map(str::to_owned).to_vec();
+        let by_line = Agent::read(&|_| Some("acp: my-agent --flag 'two words'".to_owned()));
+        assert_eq!(by_line, Ok(Agent::Acp(AcpAgent::Command(words))));
         let error = Agent::read(&|_| Some("parrot".to_owned())).unwrap_err();
-        assert_eq!(error.to_string(), "SANDBOX_RUNTIME cannot be \"parrot\": native or claude");
+        assert!(error.to_string().starts_with("SANDBOX_RUNTIME cannot be \"parrot\": native, claude, codex"));
     }
 }

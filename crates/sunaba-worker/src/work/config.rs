@@ -5,9 +5,13 @@ use std::time::Duration;
 
 use sunaba_agent::NativeConfig;
 use sunaba_llm::ApiKey;
+use sunaba_types::PermissionMode;
+use sunaba_types::execution::variables::{self, Impossible};
 
 pub use super::agent::Agent;
+pub use super::continuous::Continuous;
 use super::native;
+pub use super::resumption::Resumption;
 
 const HEARTBEAT_DEFAULT_SECONDS: f64 = 30.0;
 const HEARTBEAT_MIN_SECONDS: f64 = 0.05;
@@ -30,6 +34,12 @@ pub enum ConfigError {
         /// Why not.
         why: &'static str,
     },
+}
+
+impl From<Impossible> for ConfigError {
+    fn from(wrong: Impossible) -> Self {
+        Self::Impossible { name: wrong.name, value: wrong.value, why: wrong.why }
+    }
 }
 
 /// Where and as whom the worker reports: enough to say that the rest is wrong.
@@ -62,6 +72,8 @@ impl std::fmt::Debug for Identity {
 pub struct Assignment {
     /// What the agent is told.
     pub prompt: String,
+    /// What it is all about; what the agent is told may only be the latest of it.
+    pub task: Option<String>,
     /// In a few words, for the commit.
     pub title: String,
     /// Which agent.
@@ -70,6 +82,10 @@ pub struct Assignment {
     pub model: String,
     /// Where it is called.
     pub model_url: String,
+    /// Where it is called by agents that speak OpenAI's protocols; empty when nobody says.
+    pub openai_url: String,
+    /// Where it is called by agents that speak Google's; empty when nobody says.
+    pub google_url: String,
     /// What is shown there.
     pub model_key: ApiKey,
     /// Where the work is.
@@ -84,10 +100,20 @@ pub struct Assignment {
     pub system_prompt: Option<String>,
     /// Comes after it.
     pub system_prompt_append: Option<String>,
+    /// What the agent may do without being allowed to.
+    pub permission_mode: PermissionMode,
     /// What kind of agent.
     pub agent_type: String,
     /// How the native runtime works.
     pub native: NativeConfig,
+    /// Whether it goes on until its work is seen to be done, and when that is over.
+    pub continuous: Option<Continuous>,
+    /// The conversation to go on with.
+    pub resumption: Option<Resumption>,
+    /// The message that the prompt says.
+    pub prompt_message: Option<String>,
+    /// How long to wait for somebody to say more when the agent is done.
+    pub follow_up: Duration,
 }
 
 /// Reads one variable; empty counts as not set.
@@ -145,32 +171,42 @@ impl Assignment {
         let key = optional(lookup, "ANTHROPIC_API_KEY")
             .or_else(|| optional(lookup, "ANTHROPIC_AUTH_TOKEN"))
             .ok_or(ConfigError::Missing("ANTHROPIC_API_KEY"))?;
+        let execution = variables::read(lookup)?;
         Ok(Self {
             title: first_line(&title),
             prompt,
+            task: optional(lookup, "TASK_DESCRIPTION"),
             agent: Agent::read(lookup)?,
             model: optional(lookup, "MODEL")
                 .or_else(|| optional(lookup, "ANTHROPIC_MODEL"))
                 .ok_or(ConfigError::Missing("MODEL"))?,
             model_url: required(lookup, "ANTHROPIC_BASE_URL")?,
+            openai_url: optional(lookup, "OPENAI_BASE_URL").unwrap_or_default(),
+            google_url: optional(lookup, "GOOGLE_GEMINI_BASE_URL").unwrap_or_default(),
             model_key: ApiKey::new(key),
             cwd: PathBuf::from(optional(lookup, "CWD").unwrap_or_else(|| "/workspace".to_owned())),
             branch: required(lookup, "BRANCH_NAME")?,
             clone_url: optional(lookup, "CLONE_URL"),
-            max_turns: max_turns(lookup)?,
-            system_prompt: optional(lookup, "SYSTEM_PROMPT"),
-            system_prompt_append: optional(lookup, "SYSTEM_PROMPT_APPEND"),
+            max_turns: execution.max_turns.unwrap_or(MAX_TURNS_DEFAULT),
+            system_prompt_append: native::system_prompt_append(&execution),
+            permission_mode: execution.permission_mode.unwrap_or_default(),
+            native: native::config(&execution),
+            system_prompt: execution.system_prompt,
             agent_type: optional(lookup, "AGENT_TYPE").unwrap_or_else(|| "implementer".to_owned()),
-            native: native::read(lookup)?,
+            continuous: Continuous::read(lookup)?,
+            resumption: Resumption::read(lookup)?,
+            prompt_message: optional(lookup, "SUNABA_PROMPT_MESSAGE"),
+            follow_up: follow_up(lookup)?,
         })
     }
 }
 
-fn max_turns(lookup: Lookup<'_>) -> Result<u32, ConfigError> {
-    let Some(value) = optional(lookup, "MAX_TURNS") else { return Ok(MAX_TURNS_DEFAULT) };
-    match value.parse() {
-        Ok(turns @ 1..) => Ok(turns),
-        _ => Err(ConfigError::Impossible { name: "MAX_TURNS", value, why: "a whole number above 0" }),
+fn follow_up(lookup: Lookup<'_>) -> Result<Duration, ConfigError> {
+    const NAME: &str = "FOLLOW_UP_MINUTES";
+    let Some(value) = optional(lookup, NAME) else { return Ok(Duration::ZERO) };
+    match value.parse::<f64>() {
+        Ok(minutes) if (0.0..=1440.0).contains(&minutes) => Ok(Duration::from_secs_f64(minutes * 60.0)),
+        _ => Err(ConfigError::Impossible { name: NAME, value, why: "a number of minutes up to 1440" }),
     }
 }
 

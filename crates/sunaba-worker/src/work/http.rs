@@ -64,6 +64,7 @@ pub(super) struct Client {
     authority: String,
     prefix: String,
     bearer: HeaderValue,
+    answer_max_bytes: usize,
     sender: Option<SendRequest<Full<Bytes>>>,
 }
 
@@ -87,11 +88,33 @@ impl Client {
         };
         let mut bearer = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| wrong())?;
         bearer.set_sensitive(true);
-        Ok(Self { authority, prefix: uri.path().trim_end_matches('/').to_owned(), bearer, sender: None })
+        Ok(Self {
+            authority,
+            prefix: uri.path().trim_end_matches('/').to_owned(),
+            bearer,
+            answer_max_bytes: ANSWER_MAX_BYTES,
+            sender: None,
+        })
     }
 
     pub(super) async fn get(&mut self, path: &str, patience: Duration) -> Result<Answer, Error> {
         self.send(Method::GET, path, Bytes::new(), patience).await
+    }
+
+    pub(super) async fn put(
+        &mut self,
+        path: &str,
+        bytes: Bytes,
+        patience: Duration,
+    ) -> Result<Answer, Error> {
+        self.send(Method::PUT, path, bytes, patience).await
+    }
+
+    /// Takes longer answers than usual from now on.
+    #[must_use]
+    pub(super) fn with_answers_of(mut self, max_bytes: usize) -> Self {
+        self.answer_max_bytes = max_bytes;
+        self
     }
 
     pub(super) async fn post(
@@ -138,7 +161,7 @@ impl Client {
         sender.ready().await.map_err(broken)?;
         let response = sender.send_request(request).await.map_err(broken)?;
         let status = response.status();
-        let body = Limited::new(response.into_body(), ANSWER_MAX_BYTES)
+        let body = Limited::new(response.into_body(), self.answer_max_bytes)
             .collect()
             .await
             .map_err(Error::Broken)?

@@ -23,6 +23,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 pub(super) struct Messages {
     pub(super) client: Client,
     pub(super) path: String,
+    /// Messages that the agent has without a poll.
+    pub(super) told: HashSet<String>,
     /// To the agent. Full: the poll waits, and the server keeps the rest.
     pub(super) inbox: mpsc::Sender<Incoming>,
     pub(super) over: CancellationToken,
@@ -40,7 +42,7 @@ struct Message {
 impl Messages {
     /// Receives until the agent is gone, the task is dropped or the server says stop.
     pub(super) async fn run(mut self) {
-        let mut handed_over = HashSet::new();
+        let mut handed_over = std::mem::take(&mut self.told);
         let mut acknowledge: Vec<String> = Vec::new();
         let mut pause = PAUSE_FIRST;
         loop {

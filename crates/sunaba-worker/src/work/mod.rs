@@ -8,14 +8,23 @@
 mod agent;
 mod clone;
 pub mod config;
+mod continuous;
+mod courier;
 mod heartbeat;
 mod http;
+mod inbox;
 mod messages;
 mod native;
+mod questions;
+mod quiet;
 pub mod report;
 mod repository;
+mod resumption;
+mod rounds;
 mod session;
 mod sink;
+mod steps;
+mod told;
 mod upkeep;
 
 use std::process::ExitCode;

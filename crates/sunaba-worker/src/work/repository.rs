@@ -24,6 +24,8 @@ pub(super) struct Repository {
     branch: String,
     /// Where the work began.
     base: String,
+    /// Where the clone came from.
+    remote: String,
 }
 
 /// What was produced.
@@ -38,11 +40,19 @@ pub(super) struct Captured {
 impl Repository {
     /// Looks at the clone before the agent begins.
     pub(super) async fn open(dir: &Path, branch: &str) -> anyhow::Result<Self> {
-        let mut repository = Self { dir: dir.to_owned(), branch: branch.to_owned(), base: String::new() };
+        let mut repository = Self {
+            dir: dir.to_owned(),
+            branch: branch.to_owned(),
+            base: String::new(),
+            remote: String::new(),
+        };
         repository.base = repository
             .git(&["rev-parse", "--verify", "HEAD"], LOCAL_PATIENCE)
             .await
             .with_context(|| format!("{} is not a git repository with a commit", dir.display()))?;
+        // One without a remote can be worked on; pushing will say what is wrong.
+        repository.remote =
+            repository.git(&["remote", "get-url", "origin"], LOCAL_PATIENCE).await.unwrap_or_default();
         Ok(repository)
     }
 
@@ -61,11 +71,40 @@ impl Repository {
                 self.git(&["commit", "--quiet", "--no-verify", "-m", &message], patience).await?;
             }
         }
+        self.look(patience).await
+    }
+
+    /// Tells what there is, and leaves it as it is.
+    pub(super) async fn look(&self, patience: Duration) -> anyhow::Result<Captured> {
         let head = self.git(&["rev-parse", "HEAD"], patience).await?;
         let changed = self.git(&["diff", "--name-only", "--no-renames", &self.base, &head], patience).await?;
         let files_changed = changed.lines().count();
         let files = changed.lines().take(CHANGED_FILES_MAX).map(str::to_owned).collect();
         Ok(Captured { committed: head != self.base, head, files, files_changed })
+    }
+
+    /// Where it is.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Whether everything is committed.
+    pub(super) async fn is_clean(&self, patience: Duration) -> anyhow::Result<bool> {
+        Ok(self.git(&["status", "--porcelain"], patience).await?.is_empty())
+    }
+
+    /// Whether the remote that the clone came with has this commit on the branch. Neither the clone's configuration
+    /// nor the user's counts here: both may have been made to say something else.
+    pub(super) async fn is_at_remote(&self, head: &str, patience: Duration) -> bool {
+        let reference = format!("refs/heads/{}", self.branch);
+        let mut asking = Command::new("git");
+        asking
+            .args(["ls-remote", &self.remote, &reference])
+            .current_dir("/")
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_CONFIG_NOSYSTEM", "1");
+        let listed = run(asking, "ls-remote", patience).await;
+        listed.is_ok_and(|line| line.split_whitespace().next() == Some(head))
     }
 
     /// Pushes until it is there or the time is up.
@@ -101,23 +140,23 @@ impl Repository {
     }
 
     async fn git(&self, arguments: &[&str], patience: Duration) -> anyhow::Result<String> {
-        let what = format!("git {}", arguments.first().copied().unwrap_or_default());
-        let running = Command::new("git")
-            .args(arguments)
-            .current_dir(&self.dir)
-            .env("GIT_TERMINAL_PROMPT", "0")
-            .stdin(Stdio::null())
-            .kill_on_drop(true)
-            .output();
-        let output = timeout(patience, running)
-            .await
-            .with_context(|| format!("{what} took longer than {} s", patience.as_secs()))?
-            .with_context(|| format!("cannot start {what}"))?;
-        if !output.status.success() {
-            let words = String::from_utf8_lossy(&output.stderr);
-            let words: String = words.trim().chars().take(WORDS_MAX_CHARS).collect();
-            bail!("{what} failed ({}): {words}", output.status);
-        }
-        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+        let mut command = Command::new("git");
+        command.args(arguments).current_dir(&self.dir);
+        run(command, arguments.first().copied().unwrap_or_default(), patience).await
     }
+}
+
+async fn run(mut command: Command, name: &str, patience: Duration) -> anyhow::Result<String> {
+    let what = format!("git {name}");
+    let running = command.env("GIT_TERMINAL_PROMPT", "0").stdin(Stdio::null()).kill_on_drop(true).output();
+    let output = timeout(patience, running)
+        .await
+        .with_context(|| format!("{what} took longer than {} s", patience.as_secs()))?
+        .with_context(|| format!("cannot start {what}"))?;
+    if !output.status.success() {
+        let words = String::from_utf8_lossy(&output.stderr);
+        let words: String = words.trim().chars().take(WORDS_MAX_CHARS).collect();
+        bail!("{what} failed ({}): {words}", output.status);
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }

@@ -30,10 +30,11 @@ pub(super) struct Upkeep {
 }
 
 impl Upkeep {
-    /// Starts heartbeat, sending and receiving.
+    /// Starts heartbeat, sending and receiving; the agent has been told the message `told` already.
     pub(super) fn start(
         identity: &Identity,
         reporter: &Reporter,
+        told: Option<String>,
     ) -> anyhow::Result<(Self, mpsc::Receiver<Incoming>)> {
         let (inbox, incoming) = mpsc::channel(INBOX);
         let (over, stop) = (CancellationToken::new(), CancellationToken::new());
@@ -54,8 +55,13 @@ impl Upkeep {
             path: format!("{base}/events/batch"),
             over: over.clone(),
         };
-        let messages =
-            Messages { client: client()?, path: format!("{base}/messages"), inbox, over: over.clone() };
+        let messages = Messages {
+            client: client()?,
+            path: format!("{base}/messages"),
+            told: told.into_iter().collect(),
+            inbox,
+            over: over.clone(),
+        };
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().context("make the runtime")?;
         let stopped = stop.clone();

@@ -20,7 +20,10 @@ use tokio::net::{TcpListener, UnixListener};
 #[derive(Debug, Clone)]
 pub(crate) enum Turn {
     Bash(String),
+    Tool(String, Value),
     Say(String),
+    /// The call is refused.
+    Refuse,
 }
 
 /// How the route for events behaves.
@@ -44,6 +47,8 @@ pub(crate) struct State {
     pub(crate) acknowledged: Vec<String>,
     pub(crate) model_requests: Vec<Value>,
     pub(crate) without_token: usize,
+    /// What each model call costs.
+    pub(crate) call_cost_usd: f64,
     turns: Vec<Turn>,
 }
 
@@ -116,8 +121,16 @@ impl Server {
             json_answer(200, &json!({"status": "received"}))
         } else if path.ends_with("/messages") && method == Method::GET {
             self.messages(&query).await
+        } else if path.ends_with("/usage") {
+            let state = self.state();
+            let calls = u32::try_from(state.model_requests.len()).unwrap();
+            json_answer(200, &json!({"model": {"cost_usd": state.call_cost_usd * f64::from(calls)}}))
         } else if method == Method::HEAD {
             Response::new(Full::default())
+        } else if path.contains("/transcripts/") {
+            json_answer(200, &json!({}))
+        } else if path.ends_with("/gateway/idle") {
+            json_answer(200, &json!({"open_calls": 0}))
         } else {
             self.model(body)
         }
@@ -159,16 +172,11 @@ impl Server {
         state.model_requests.push(body);
         let turn = state.turns.get(played).or(state.turns.last()).cloned().expect("the script has a turn");
         let stream = match turn {
-            Turn::Bash(command) => {
-                let input = json!({ "command": command }).to_string();
-                let block =
-                    json!({"type": "tool_use", "id": format!("call_{played}"), "name": "Bash", "input": {}});
-                stream(
-                    played,
-                    &block,
-                    &json!({"type": "input_json_delta", "partial_json": input}),
-                    "tool_use",
-                )
+            Turn::Bash(command) => call(played, "Bash", &json!({ "command": command })),
+            Turn::Tool(name, input) => call(played, &name, &input),
+            Turn::Refuse => {
+                let error = json!({"type": "invalid_request_error", "message": "not this one"});
+                return json_answer(400, &json!({"type": "error", "error": error}));
             }
             Turn::Say(text) => {
                 let block = json!({"type": "text", "text": ""});
@@ -190,6 +198,13 @@ impl Server {
         self.types().iter().any(|seen| seen == event_type)
     }
 
+    /// The details of every event of this type.
+    pub(crate) fn all(&self, event_type: &str) -> Vec<Value> {
+        let state = self.state();
+        let found = state.events.iter().filter(|event| event["event_type"] == event_type);
+        found.map(|event| event["event_data"].clone()).collect()
+    }
+
     /// The details of the only event of this type.
     pub(crate) fn only(&self, event_type: &str) -> Value {
         let state = self.state();
@@ -201,6 +216,12 @@ impl Server {
 
 fn json_answer(status: u16, body: &Value) -> Response<Full<Bytes>> {
     Response::builder().status(status).body(Full::new(Bytes::from(body.to_string()))).unwrap()
+}
+
+fn call(number: usize, name: &str, input: &Value) -> String {
+    let block = json!({"type": "tool_use", "id": format!("call_{number}"), "name": name, "input": {}});
+    let delta = json!({"type": "input_json_delta", "partial_json": input.to_string()});
+    stream(number, &block, &delta, "tool_use")
 }
 
 fn stream(number: usize, block: &Value, delta: &Value, stop_reason: &str) -> String {

@@ -54,7 +54,7 @@ pub(crate) fn clone_into(workspace: &Path, origin: &Path) {
 }
 
 impl Bench {
-    async fn new(turns: Vec<Turn>) -> Self {
+    pub(crate) async fn new(turns: Vec<Turn>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let origin = dir.path().join("origin.git");
         git(dir.path(), &["init", "--quiet", "--bare", origin.to_str().unwrap()]);
@@ -64,11 +64,11 @@ impl Bench {
         Self { dir, server, url }
     }
 
-    fn workspace(&self) -> PathBuf {
+    pub(crate) fn workspace(&self) -> PathBuf {
         self.dir.path().join("workspace")
     }
 
-    fn start(&self) -> Child {
+    pub(crate) fn start(&self) -> Child {
         self.start_with_stderr(Stdio::inherit())
     }
 
@@ -76,7 +76,7 @@ impl Bench {
         self.command().stderr(stderr).spawn().unwrap()
     }
 
-    fn command(&self) -> Command {
+    pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sunaba-worker"));
         command
             .arg("work")
@@ -90,11 +90,11 @@ impl Bench {
         command
     }
 
-    async fn run(&self) -> ExitStatus {
+    pub(crate) async fn run(&self) -> ExitStatus {
         ended(&mut self.start()).await
     }
 
-    fn pushed(&self) -> Option<String> {
+    pub(crate) fn pushed(&self) -> Option<String> {
         let path = self.dir.path().join("origin.git").join("refs/heads").join(BRANCH);
         std::fs::read_to_string(path).ok().map(|commit| commit.trim().to_owned())
     }
@@ -122,19 +122,19 @@ pub(crate) fn environment(url: &str) -> Vec<(&'static str, String)> {
     ]
 }
 
-async fn ended(child: &mut Child) -> ExitStatus {
+pub(crate) async fn ended(child: &mut Child) -> ExitStatus {
     timeout(PATIENCE, child.wait()).await.expect("the worker ends").unwrap()
 }
 
-fn terminate(child: &Child) {
+pub(crate) fn terminate(child: &Child) {
     kill(Pid::from_raw(i32::try_from(child.id().unwrap()).unwrap()), Signal::SIGTERM).unwrap();
 }
 
-fn bash(command: &str) -> Turn {
+pub(crate) fn bash(command: &str) -> Turn {
     Turn::Bash(command.to_owned())
 }
 
-fn say(text: &str) -> Turn {
+pub(crate) fn say(text: &str) -> Turn {
     Turn::Say(text.to_owned())
 }
 
@@ -171,6 +171,26 @@ async fn the_whole_story_is_told_and_the_work_is_pushed() {
     for event in &state.events {
         assert_eq!(event["event_data"]["sandbox_id"], "sbx_test", "{event}");
         assert_eq!(event["event_data"]["task_id"], "task_test", "{event}");
+    }
+}
+
+#[tokio::test]
+async fn an_impossible_setting_is_told_and_no_agent_starts() {
+    for (name, value, words) in [
+        ("PERMISSION_MODE", "plan", "bypass, acceptEdits or ask"),
+        ("ENABLE_SUBAGENTS", "some", "true or false"),
+        ("MAX_TURNS", "0", "a whole number from 1 to 100000"),
+    ] {
+        let bench = Bench::new(vec![say("done")]).await;
+        let mut worker = bench.command().env(name, value).spawn().unwrap();
+        assert!(!ended(&mut worker).await.success());
+        let failed = bench.server.only("agent.failed");
+        assert_eq!(failed["error"], format!("{name} cannot be {value:?}: {words}"));
+        assert_eq!(
+            (&failed["phase"], &failed["error_class"]),
+            (&json!("configuration"), &json!("configuration"))
+        );
+        assert!(bench.server.state().model_requests.is_empty());
     }
 }
 

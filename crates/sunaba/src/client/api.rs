@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sunaba_types::limits::EVENTS_PAGE_MAX;
-use sunaba_types::{MessageType, Project, Task, Ticket, TokenRecord};
+use sunaba_types::{MessageType, Project, Question, QuestionState, Task, Ticket, TokenRecord};
 
 use super::http::Client;
 use super::wire::{Event, EventPage, MessageFate, Sandbox, SentMessage};
@@ -79,6 +79,11 @@ impl Client {
     /// What each provider of the server enforces.
     pub(crate) async fn isolation(&self) -> Outcome<Value> {
         self.get("/api/v1/system/isolation").await
+    }
+
+    /// The agents that are known, and whether each is there.
+    pub(crate) async fn agents(&self) -> Outcome<Value> {
+        self.get("/api/v1/agents").await
     }
 
     /// The nodes, and how far behind anything is.
@@ -173,9 +178,31 @@ impl Client {
         self.get_text(&format!("/api/v1/sandboxes/{}/logs", segment(id))).await
     }
 
-    /// What a sandbox changed, as a unified diff.
-    pub(crate) async fn diff(&self, id: &str) -> Outcome<String> {
-        self.get_text(&format!("/api/v1/sandboxes/{}/diff", segment(id))).await
+    /// What a sandbox changed, as a unified diff; `from`, `to` and `path` say which part.
+    pub(crate) async fn diff(&self, id: &str, between: &[(&str, Option<&str>)]) -> Outcome<String> {
+        self.get_text(&format!("/api/v1/sandboxes/{}/diff?{}", segment(id), query(between))).await
+    }
+
+    /// The same, with a summary of each file.
+    pub(crate) async fn diff_summary(&self, id: &str, between: &[(&str, Option<&str>)]) -> Outcome<Value> {
+        self.get(&format!("/api/v1/sandboxes/{}/diff?format=json&{}", segment(id), query(between))).await
+    }
+
+    /// What is at a path after an event.
+    pub(crate) async fn files(&self, id: &str, at: &str, path: &str) -> Outcome<Value> {
+        let query = query(&[("at", Some(at)), ("path", Some(path))]);
+        self.get(&format!("/api/v1/sandboxes/{}/files?{query}", segment(id))).await
+    }
+
+    /// Starts another sandbox from the files that one had.
+    pub(crate) async fn fork(&self, id: &str, body: &Value) -> Outcome<Value> {
+        self.post(&format!("/api/v1/sandboxes/{}/fork", segment(id)), body).await
+    }
+
+    /// A file's content after an event.
+    pub(crate) async fn file_bytes(&self, id: &str, at: &str, path: &str) -> Outcome<Vec<u8>> {
+        let query = query(&[("format", Some("raw")), ("at", Some(at)), ("path", Some(path))]);
+        self.get_bytes(&format!("/api/v1/sandboxes/{}/files?{query}", segment(id))).await
     }
 
     /// Turns at a glance.
@@ -197,6 +224,24 @@ impl Client {
     /// Every message with its fate, oldest first.
     pub(crate) async fn message_history(&self, id: &str) -> Outcome<Vec<MessageFate>> {
         self.list(&format!("/api/v1/sandboxes/{}/messages/history", segment(id)), "messages").await
+    }
+
+    /// What agents ask, newest first.
+    pub(crate) async fn questions(
+        &self,
+        sandbox: Option<&str>,
+        state: Option<QuestionState>,
+        limit: u32,
+    ) -> Outcome<Vec<Question>> {
+        let place = sandbox.map(|id| format!("/sandboxes/{}", segment(id))).unwrap_or_default();
+        let state = state.map(|state| format!("&state={state}")).unwrap_or_default();
+        self.list(&format!("/api/v1{place}/questions?limit={limit}{state}"), "questions").await
+    }
+
+    /// Answers a question.
+    pub(crate) async fn answer(&self, sandbox: &str, question: &str, body: &Value) -> Outcome<Question> {
+        let (sandbox, question) = (segment(sandbox), segment(question));
+        self.post(&format!("/api/v1/sandboxes/{sandbox}/questions/{question}/answer"), body).await
     }
 
     /// Stores bytes; gives their hash.
@@ -231,7 +276,7 @@ impl Client {
 }
 
 /// A piece of a path; a word that a person typed may hold anything.
-fn segment(word: &str) -> String {
+pub(crate) fn segment(word: &str) -> String {
     let mut text = String::new();
     for byte in word.bytes() {
         if byte.is_ascii_alphanumeric() || b"-_.:@+=".contains(&byte) {
@@ -241,6 +286,13 @@ fn segment(word: &str) -> String {
         }
     }
     text
+}
+
+/// The part of an address that holds what is given.
+pub(crate) fn query(given: &[(&str, Option<&str>)]) -> String {
+    let pairs =
+        given.iter().filter_map(|(name, value)| value.map(|value| format!("{name}={}", segment(value))));
+    pairs.collect::<Vec<_>>().join("&")
 }
 
 #[cfg(test)]

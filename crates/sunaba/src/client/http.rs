@@ -67,6 +67,13 @@ impl Client {
         response.text().await.map_err(|error| self.unreachable(&error))
     }
 
+    /// GET, answered with bytes.
+    pub(crate) async fn get_bytes(&self, path: &str) -> Outcome<Vec<u8>> {
+        let response = self.exchange(Method::GET, path, None::<&()>).await?;
+        let bytes = response.bytes().await.map_err(|error| self.unreachable(&error))?;
+        Ok(bytes.to_vec())
+    }
+
     /// POST of JSON, answered with JSON.
     pub(crate) async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Outcome<T> {
         read_json(self.exchange(Method::POST, path, Some(body)).await?).await

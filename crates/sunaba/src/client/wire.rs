@@ -74,9 +74,12 @@ pub(crate) struct SandboxTerms {
     /// What its task may spend on models.
     #[serde(default)]
     pub(crate) budget_usd: Option<f64>,
-    /// How long it may run.
+    /// How long its agent may work in it, all rounds together.
     #[serde(default)]
     pub(crate) timeout_seconds: Option<i64>,
+    /// Why its place was given up while its task waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) suspended: Option<String>,
     /// Everything else.
     #[serde(flatten)]
     pub(crate) rest: serde_json::Map<String, Value>,
@@ -140,8 +143,16 @@ pub(crate) struct SentMessage {
     pub(crate) status: String,
     /// Its id.
     pub(crate) message_id: MessageId,
+    /// The sandbox that takes it.
+    pub(crate) sandbox_id: String,
     /// How many wait now.
     pub(crate) queue_size: i64,
+    /// What becomes of it; older servers do not say.
+    #[serde(default)]
+    pub(crate) effect: String,
+    /// The same in words.
+    #[serde(default)]
+    pub(crate) detail: String,
 }
 
 /// A message and its fate.

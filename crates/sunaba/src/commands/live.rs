@@ -19,10 +19,13 @@ use crate::render::{Look, Story, message_line, shorten};
 
 mod deliveries;
 mod keys;
+mod questions;
 
 use deliveries::Deliveries;
 use keys::{Choice, Interrupts, Press, Typed};
 
+/// Told when the result of a sandbox is recorded before its end.
+const RESULT: &str = "sandbox.result";
 /// How often the fate of a sent message is asked for while it is open.
 const ASK_EVERY: Duration = Duration::from_millis(300);
 /// Who sent the messages of this client.
@@ -88,9 +91,11 @@ pub(crate) async fn watch(context: &Context, id: &str, manners: Manners) -> Outc
         }),
         own_name: None,
         deliveries: Deliveries::default(),
+        questions: questions::Open::default(),
         interrupts: Interrupts::default(),
         prompter: manners.prompter,
         on_terminal,
+        listens,
         lost: false,
     };
     let follower = Follower::start(context.place.clone(), id.to_owned(), manners.after_seq);
@@ -108,6 +113,8 @@ struct Live<'a> {
     /// The name that the server knows this client by, once a message told it.
     own_name: Option<String>,
     deliveries: Deliveries,
+    questions: questions::Open,
+    listens: bool,
     interrupts: Interrupts,
     prompter: Option<Prompter>,
     on_terminal: bool,
@@ -166,11 +173,23 @@ impl Live<'_> {
             self.learn_senders().await;
         }
         show_event(self.context, &mut self.story, event);
+        if self.questions.hear(event) && !self.context.json {
+            self.note(&self.how_to_answer(event));
+        }
         let line = self.prompter.as_mut().and_then(|prompter| prompter(event));
         if let Some(line) = line {
             self.say(&line, MessageType::UserMessage).await;
         }
+        if event.event_type == RESULT && self.waits_for_more().await {
+            return Some(Ended::In(SandboxState::Completed));
+        }
         event.new_state().filter(|state| state.is_terminal()).map(Ended::In)
+    }
+
+    /// Whether the result is there and the sandbox only waits for a follow-up, and not gone on with one.
+    async fn waits_for_more(&self) -> bool {
+        let state = self.client.sandbox(self.id).await.map(|sandbox| sandbox.state);
+        matches!(state, Ok(SandboxState::Completing))
     }
 
     async fn typed(&mut self, typed: Typed) -> Option<Ended> {
@@ -184,7 +203,10 @@ impl Live<'_> {
                 Some(Choice::GoOn) => None,
                 None if line.trim().is_empty() => None,
                 None => {
-                    self.say(line.trim_end(), MessageType::UserMessage).await;
+                    match self.questions.answer(&line) {
+                        Some((question, answer)) => self.answer(question, &answer).await,
+                        None => self.say(line.trim_end(), MessageType::UserMessage).await,
+                    }
                     None
                 }
             },
@@ -224,6 +246,29 @@ impl Live<'_> {
                 self.deliveries.sent(sent.message_id.as_str(), kind.as_str(), text);
             }
             Err(failure) => self.note(&format!("not sent: {failure}")),
+        }
+    }
+
+    /// What is to be typed, here or elsewhere.
+    fn how_to_answer(&self, event: &Event) -> String {
+        let id = event.text("question_id").unwrap_or_default();
+        if self.listens {
+            questions::KEYS.to_owned()
+        } else {
+            format!("answer with: {}", self.context.hint(&format!("answer {id} allow|deny")))
+        }
+    }
+
+    async fn answer(&mut self, question: String, answer: &serde_json::Value) {
+        match self.client.answer(self.id, &question, answer).await {
+            // That it is answered is heard in the log, like any other event.
+            Ok(_) => self.questions.forget(&question),
+            Err(failure) => {
+                if matches!(failure, Failure::Refused(_)) {
+                    self.questions.forget(&question);
+                }
+                self.note(&format!("not answered: {failure}"));
+            }
         }
     }
 

@@ -1,15 +1,19 @@
 //! The client commands: each asks a server over HTTP and shows the answer, for people or as JSON.
 
+pub(crate) mod agent;
 pub(crate) mod attach;
 pub(crate) mod backup;
 pub(crate) mod config;
 pub(crate) mod diff;
 pub(crate) mod doctor;
 mod egress;
+pub(crate) mod files;
+pub(crate) mod fork;
 pub(crate) mod live;
 pub(crate) mod logs;
 pub(crate) mod project;
 pub(crate) mod ps;
+pub(crate) mod questions;
 pub(crate) mod run;
 pub(crate) mod send;
 pub(crate) mod show;

@@ -53,7 +53,7 @@ fn listed(sandboxes: &[Sandbox], now: Timestamp, width: usize) -> String {
         .map(|sandbox| {
             vec![
                 clean_line(end_of(sandbox.id.as_str(), length)),
-                sandbox.state.to_string(),
+                state(sandbox),
                 ago(sandbox.created_at, now),
                 dollars(sandbox.cost_usd),
                 shorten(&clean_line(&sandbox.model), MODEL_MAX_CHARS),
@@ -67,6 +67,14 @@ fn listed(sandboxes: &[Sandbox], now: Timestamp, width: usize) -> String {
         row.push(shorten(&clean_line(&sandbox.prompt), room));
     }
     table(&head, &rows)
+}
+
+/// One that gave its place up has not completed anything.
+fn state(sandbox: &Sandbox) -> String {
+    match sandbox.terms.suspended {
+        Some(_) => "suspended".to_owned(),
+        None => sandbox.state.to_string(),
+    }
 }
 
 /// How many letters at the end of these ids tell them apart.

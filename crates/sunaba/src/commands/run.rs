@@ -6,11 +6,12 @@ use std::process::ExitCode;
 use serde_json::{Map, Value, json};
 use sunaba_gateway::{Script, ScriptError};
 use sunaba_git::Repo;
+use sunaba_types::execution::variables;
 use sunaba_types::limits::BLOB_MAX_BYTES;
-use sunaba_types::{Project, Task};
+use sunaba_types::{ExecutionConfig, Project, Task};
 
 use super::{Context, egress, live, summary};
-use crate::args::{RunArgs, RunTerms};
+use crate::args::{AgentTerms, RunArgs, RunTerms};
 use crate::client::{Client, Place, Sandbox, SandboxRequest, ensure_server};
 use crate::failure::{Failure, Outcome};
 use crate::output;
@@ -121,11 +122,17 @@ fn terms(args: &RunTerms) -> Value {
             terms.insert(name.to_owned(), value);
         }
     };
+    set("runtime", args.runtime.as_ref().map(|name| json!(name)));
     set("provider", args.provider.as_ref().map(|name| json!(name)));
     set("budget_usd", args.budget.map(|usd| json!(usd)));
     set("timeout_seconds", args.timeout.map(|seconds| json!(seconds)));
+    set("follow_up_minutes", args.once.then(|| json!(0)));
     set("isolation", args.isolation.map(|wanted| json!(wanted)));
-    let env: Map<String, Value> = args.env.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+    let mut env: Map<String, Value> =
+        args.env.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+    if args.continuous {
+        env.insert("CONTINUOUS_MODE".to_owned(), json!("true"));
+    }
     set("env", (!env.is_empty()).then_some(Value::Object(env)));
     let mut resources = Map::new();
     for (name, number) in [("memory_gb", args.memory), ("cpu", args.cpu), ("disk_gb", args.disk)] {
@@ -134,7 +141,24 @@ fn terms(args: &RunTerms) -> Value {
         }
     }
     set("resources", (!resources.is_empty()).then_some(Value::Object(resources)));
+    let execution = execution(&args.agent);
+    set("execution_config", (!execution.is_empty()).then(|| json!(execution)));
     Value::Object(terms)
+}
+
+fn execution(args: &AgentTerms) -> ExecutionConfig {
+    let list = |text: &Option<String>| text.as_deref().map(variables::names);
+    ExecutionConfig {
+        permission_mode: args.permission_mode,
+        allowed_tools: list(&args.allowed_tools),
+        disallowed_tools: list(&args.disallowed_tools),
+        system_prompt_append: args.append_system_prompt.clone(),
+        max_turns: args.max_turns,
+        execution_mode: args.mode,
+        question_hold_seconds: args.question_hold.map(|seconds| u32::try_from(seconds).unwrap_or(u32::MAX)),
+        question_policy: args.question_policy,
+        ..ExecutionConfig::default()
+    }
 }
 
 fn title_of(prompt: &str) -> String {
@@ -213,6 +237,8 @@ async fn give_to(client: &Client, project: &Project, request: Request) -> Outcom
 
 #[cfg(test)]
 mod tests {
+    use sunaba_types::PermissionMode;
+
     use super::*;
 
     #[test]
@@ -228,12 +254,22 @@ mod tests {
             budget: Some(2.0),
             memory: Some(1.5),
             env: vec![("A".to_owned(), "b".to_owned())],
+            agent: AgentTerms {
+                permission_mode: Some(PermissionMode::Ask),
+                allowed_tools: Some("Read, Bash".to_owned()),
+                ..AgentTerms::default()
+            },
             ..RunTerms::default()
         };
         assert_eq!(
             terms(&given),
-            json!({ "budget_usd": 2.0, "resources": { "memory_gb": 1.5 }, "env": { "A": "b" } })
+            json!({
+                "budget_usd": 2.0, "resources": { "memory_gb": 1.5 }, "env": { "A": "b" },
+                "execution_config": { "permission_mode": "ask", "allowed_tools": ["Read", "Bash"] },
+            })
         );
+        let on = RunTerms { continuous: true, ..RunTerms::default() };
+        assert_eq!(terms(&on), json!({ "env": { "CONTINUOUS_MODE": "true" } }));
     }
 
     #[test]

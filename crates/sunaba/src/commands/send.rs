@@ -28,7 +28,11 @@ async fn say(context: &Context, word: &str, text: &str, kind: MessageType) -> Ou
         output::json(&sent);
     } else {
         let waiting = sent.queue_size;
-        output::line(&format!("{} {} for {id} ({waiting} waiting)", sent.message_id, sent.status));
+        let to = &sent.sandbox_id;
+        output::line(&format!("{} {} for {to} ({waiting} waiting)", sent.message_id, sent.status));
+        if sent.effect == "new_attempt" {
+            output::note(&sent.detail);
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

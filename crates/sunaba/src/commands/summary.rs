@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use sunaba_types::{SandboxState, Task};
+use sunaba_types::{SandboxState, Task, TaskState};
 
 use super::live::Ended;
 use super::{Context, quoted};
 use crate::client::{Client, Sandbox};
-use crate::failure::{CANCELLED, Failure, Outcome};
+use crate::failure::{CANCELLED, Failure, Outcome, WAITS};
 use crate::output;
 use crate::render::{clean_line, counted, diffstat};
 
@@ -36,14 +36,25 @@ pub(crate) async fn finish(context: &Context, id: &str, ended: Ended, repo: Opti
     } else {
         output::out(&text(context, &client, &sandbox, task.as_ref(), repo).await?);
     }
-    Ok(exit_code(state))
+    Ok(exit_code(state, waits_for(&sandbox, task.as_ref()).is_some()))
 }
 
-fn exit_code(state: SandboxState) -> ExitCode {
+fn exit_code(state: SandboxState, waits: bool) -> ExitCode {
     match state {
+        SandboxState::Completed if waits => ExitCode::from(WAITS),
         SandboxState::Completed => ExitCode::SUCCESS,
         SandboxState::Cancelled => ExitCode::from(CANCELLED),
         _ => ExitCode::FAILURE,
+    }
+}
+
+/// What the task waits for since this sandbox was given up.
+fn waits_for(sandbox: &Sandbox, task: Option<&Task>) -> Option<&'static str> {
+    let task = task.filter(|task| task.attempt == sandbox.attempt)?;
+    match task.status {
+        TaskState::WaitingInput => Some("your answer"),
+        TaskState::WaitingQuota => Some("the limit to be reset"),
+        _ => None,
     }
 }
 
@@ -61,6 +72,11 @@ async fn text(
     if let Some(reason) = reason.filter(|_| sandbox.state != SandboxState::Completed) {
         lines.push(format!("reason  {}", clean_line(reason)));
     }
+    let waits = waits_for(sandbox, task);
+    if let Some(what) = waits {
+        let see = context.hint(&format!("show {}", sandbox.id));
+        lines.push(format!("waits   for {what}, and goes on then; {see} tells when it has"));
+    }
     match (&sandbox.branch_name, &sandbox.head_commit) {
         (Some(branch), Some(commit)) if sandbox.head_commit != sandbox.base_commit => {
             lines.push(format!("branch  {}", colour.bold(&clean_line(branch))));
@@ -68,7 +84,11 @@ async fn text(
             lines.extend(changes(context, client, sandbox).await?);
             lines.push(look(context, sandbox, branch, repo));
         }
-        _ if sandbox.state == SandboxState::Completed => lines.push("nothing was changed".to_owned()),
+        _ if waits.is_none()
+            && matches!(sandbox.state, SandboxState::Completed | SandboxState::Completing) =>
+        {
+            lines.push("nothing was changed".to_owned());
+        }
         _ => {}
     }
     lines.push(colour.dim(&format!("story   {}", context.hint(&format!("logs {}", sandbox.id)))));
@@ -76,7 +96,7 @@ async fn text(
 }
 
 async fn changes(context: &Context, client: &Client, sandbox: &Sandbox) -> Outcome<Vec<String>> {
-    let diff = match client.diff(sandbox.id.as_str()).await {
+    let diff = match client.diff(sandbox.id.as_str(), &[]).await {
         Ok(diff) => diff,
         // The branch is there; that its diff cannot be shown is no reason to fail.
         Err(Failure::Refused(problem)) => return Ok(vec![format!("changes cannot be shown: {problem}")]),

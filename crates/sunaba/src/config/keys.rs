@@ -1,7 +1,7 @@
 //! The table of keys: every setting once, with its names, its default and what it may be.
 
 use secrecy::SecretString;
-use sunaba_types::{EgressPreset, IsolationWanted};
+use sunaba_types::{EgressPreset, IsolationWanted, PermissionMode, QuestionPolicy};
 
 use super::address::{database, redis};
 use super::read::{
@@ -177,10 +177,12 @@ pub(crate) const KEYS: &[Key] = &[
         name: "sandbox.runtime",
         env: &["SANDBOX_RUNTIME"],
         default: Some("native"),
-        help: "Which agent drives a sandbox: `native`, or `claude` for Claude Code, which sandboxes then have to see.",
+        help: "Which agent drives a sandbox: `native`, `claude`, `codex`, `opencode`, `claude-acp`, or `acp:` and a command line. All but the first have to be installed where sandboxes see them.",
         apply: |config, text| {
-            let choices = ["native", "claude"].map(|name| (name, name.to_owned()));
-            set(&mut config.sandbox.runtime, one_of(text, &choices))
+            let choices = sunaba_server::RUNTIMES.map(|name| (name, name.to_owned()));
+            let is_runtime = sunaba_server::is_runtime(&sunaba_server::RUNTIMES, text);
+            let read = if is_runtime { Ok(text.to_owned()) } else { one_of(text, &choices) };
+            set(&mut config.sandbox.runtime, read)
         },
         ..PLAIN
     },
@@ -249,12 +251,23 @@ pub(crate) const KEYS: &[Key] = &[
     Key {
         name: "sandbox.timeout_seconds",
         env: &["SANDBOX_TIMEOUT_SECONDS"],
-        help: "How long a sandbox may run; then it is asked to end, and after 20 s ended. Default: no bound.",
+        help: "How long an agent may work in a sandbox, all rounds together; then it is asked to end, and after 20 s ended. Default: no bound.",
         apply: |config, text| {
             set(
                 &mut config.sandbox.timeout_seconds,
                 whole(text, 1, 2_592_000).map(|seconds| Some(i64::from(seconds))),
             )
+        },
+        ..PLAIN
+    },
+    Key {
+        name: "sandbox.permission_mode",
+        env: &["PERMISSION_MODE"],
+        default: Some("bypass"),
+        help: "What an agent may do without being allowed to, unless call, task or project say otherwise: `bypass` (everything: the sandbox is what holds it), `acceptEdits`, `ask`; see docs/permissions.md.",
+        apply: |config, text| {
+            let mode = PermissionMode::read(text).ok_or_else(|| format!("must be {}", PermissionMode::WORDS));
+            set(&mut config.sandbox.permission_mode, mode)
         },
         ..PLAIN
     },
@@ -278,6 +291,26 @@ pub(crate) const KEYS: &[Key] = &[
         env: &["SUNABA_WORKER"],
         help: "The worker program that is bound into local sandboxes. Default: the one this program carries, else `sunaba-worker` beside it.",
         apply: |config, text| set(&mut config.sandbox.worker_program, directory(text).map(Some)),
+        ..PLAIN
+    },
+    Key {
+        name: "questions.hold_minutes",
+        env: &["QUESTION_HOLD_MINUTES"],
+        default: Some("15"),
+        help: "How long a permission question waits for a person before `questions.policy` decides.",
+        apply: |config, text| set(&mut config.questions.hold_minutes, amount(text, 0.0, 43_200.0)),
+        ..PLAIN
+    },
+    Key {
+        name: "questions.policy",
+        env: &["QUESTION_POLICY"],
+        default: Some("suspend"),
+        help: "What becomes of a permission question that nobody answered in time: `deny`, `allow`, or `suspend` (the sandbox is given up, and the task goes on in a new one when the answer comes).",
+        apply: |config, text| {
+            let choices: Vec<_> =
+                QuestionPolicy::ALL.iter().map(|policy| (policy.as_str(), *policy)).collect();
+            set(&mut config.questions.policy, one_of(text, &choices))
+        },
         ..PLAIN
     },
     Key {
@@ -317,10 +350,36 @@ pub(crate) const KEYS: &[Key] = &[
         ..PLAIN
     },
     Key {
+        name: "google.api_key",
+        env: &["GEMINI_API_KEY"],
+        shown: Shown::Never,
+        help: "Key for Google's Gemini models. It stays at the gateway and never enters a sandbox.",
+        apply: |config, text| {
+            set(&mut config.google.api_key, not_blank(text).map(|key| Some(SecretString::from(key))))
+        },
+        ..PLAIN
+    },
+    Key {
+        name: "google.base_url",
+        env: &["GOOGLE_GEMINI_BASE_URL"],
+        default: Some("https://generativelanguage.googleapis.com"),
+        help: "Where the gateway sends requests in Google's language.",
+        apply: |config, text| set(&mut config.google.base_url, web_address(text)),
+        ..PLAIN
+    },
+    Key {
         name: "gateway.prices",
         env: &["SUNABA_PRICES"],
         help: "A YAML file with prices of models, in US dollars per million tokens, that goes before the built-in table: `models: {NAME: {input: 3, output: 15}}`, with `default:` for models without a price; see docs/gateway.md.",
         apply: |config, text| set(&mut config.prices, directory(text).map(Some)),
+        ..PLAIN
+    },
+    Key {
+        name: "gateway.quota_wait_hours",
+        env: &["QUOTA_WAIT_HOURS"],
+        default: Some("192"),
+        help: "The longest that a task waits, without its sandbox, for vendors' limits to be reset, all its waits together until somebody speaks to it. One that would wait longer fails with what the vendor says.",
+        apply: |config, text| set(&mut config.quota_wait_hours, amount(text, 0.0, 8760.0)),
         ..PLAIN
     },
     Key {
@@ -422,6 +481,14 @@ pub(crate) const KEYS: &[Key] = &[
         default: Some("50"),
         help: "Most turns an agent may take.",
         apply: |config, text| set(&mut config.orchestrator.max_turns, whole(text, 1, 100_000)),
+        ..PLAIN
+    },
+    Key {
+        name: "orchestrator.follow_up_minutes",
+        env: &["FOLLOW_UP_MINUTES"],
+        default: Some("5"),
+        help: "How long a sandbox whose agent is done waits for somebody to say more, in minutes. A message that comes later starts another sandbox.",
+        apply: |config, text| set(&mut config.orchestrator.follow_up_minutes, amount(text, 0.0, 1440.0)),
         ..PLAIN
     },
     Key {

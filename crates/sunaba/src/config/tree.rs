@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use secrecy::SecretString;
-use sunaba_types::{EgressPreset, IsolationWanted, Resources};
+use sunaba_types::{EgressPreset, IsolationWanted, PermissionMode, QuestionPolicy, Resources};
 
 /// Whether callers must show a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,12 +83,23 @@ pub(crate) struct SandboxConfig {
     pub(crate) budget_usd: Option<f64>,
     /// How long it may run; none means no bound.
     pub(crate) timeout_seconds: Option<i64>,
+    /// What its agent may do without being allowed to.
+    pub(crate) permission_mode: PermissionMode,
     /// The image of container sandboxes.
     pub(crate) image: String,
     /// The root file system of local sandboxes; none means this host's `/usr`.
     pub(crate) root_fs: Option<PathBuf>,
     /// The worker program that is bound into local sandboxes; none means beside this program.
     pub(crate) worker_program: Option<PathBuf>,
+}
+
+/// What agents ask people.
+#[derive(Debug, Clone)]
+pub(crate) struct QuestionsConfig {
+    /// How long a question waits.
+    pub(crate) hold_minutes: f64,
+    /// What becomes of one that nobody answered in time.
+    pub(crate) policy: QuestionPolicy,
 }
 
 /// What sandboxes may reach.
@@ -142,6 +153,8 @@ pub(crate) struct OrchestratorConfig {
     pub(crate) disk_free_gb: f64,
     /// Most turns an agent may take.
     pub(crate) max_turns: u32,
+    /// How long a sandbox whose agent is done waits for somebody to say more.
+    pub(crate) follow_up_minutes: f64,
     /// Seconds between a worker's heartbeats.
     pub(crate) heartbeat_seconds: u32,
     /// After how many minutes of silence another server is given up.
@@ -175,10 +188,16 @@ pub(crate) struct Config {
     pub(crate) log: LogConfig,
     /// Sandboxes.
     pub(crate) sandbox: SandboxConfig,
+    /// What agents ask people.
+    pub(crate) questions: QuestionsConfig,
     /// Anthropic's models.
     pub(crate) anthropic: ModelConfig,
     /// OpenAI's models.
     pub(crate) openai: ModelConfig,
+    /// Google's models.
+    pub(crate) google: ModelConfig,
+    /// The longest that a task waits for vendors' limits, in hours.
+    pub(crate) quota_wait_hours: f64,
     /// A file with prices of models.
     pub(crate) prices: Option<PathBuf>,
     /// What sandboxes may reach.
@@ -215,12 +234,16 @@ impl Config {
                 isolation: IsolationWanted::Strict,
                 budget_usd: None,
                 timeout_seconds: None,
+                permission_mode: PermissionMode::Bypass,
                 image: String::new(),
                 root_fs: None,
                 worker_program: None,
             },
+            questions: QuestionsConfig { hold_minutes: 0.0, policy: QuestionPolicy::Suspend },
             anthropic: ModelConfig { api_key: None, base_url: String::new() },
             openai: ModelConfig { api_key: None, base_url: String::new() },
+            google: ModelConfig { api_key: None, base_url: String::new() },
+            quota_wait_hours: 0.0,
             prices: None,
             egress: EgressConfig { default: EgressPreset::None, private_hosts: Vec::new() },
             docker: DockerConfig { host: String::new(), remote: false, network: None, named: false },
@@ -230,6 +253,7 @@ impl Config {
                 max_sandboxes: 0,
                 disk_free_gb: 0.0,
                 max_turns: 0,
+                follow_up_minutes: 0.0,
                 heartbeat_seconds: 0,
                 node_lost_minutes: 0,
             },

@@ -8,6 +8,8 @@
 mod repository;
 mod server;
 
+pub(crate) use repository::make as repository;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -32,7 +34,7 @@ const TEST_COMMAND: &str = "sh test.sh";
 pub(crate) async fn demo(args: &DemoArgs) -> Outcome {
     let mut interrupts = Interrupts::listen()?;
     let dir = directory(args.dir.as_deref())?;
-    let repo = repository::make(&dir).await?;
+    let repo = repository::make(&dir.join("greeter")).await?;
     let script = dir.join("script.yaml");
     std::fs::write(&script, SCRIPT)?;
     let mut server = DemoServer::start(&dir.join("data")).await?;
@@ -68,9 +70,8 @@ async fn work(context: &Context, repo: &Path, script: &Path) -> Outcome {
         model: Some(format!("script:{}", script.display())),
         title: None,
         detach: false,
-        once: true,
         stdin: false,
-        terms: RunTerms::default(),
+        terms: RunTerms { once: true, ..RunTerms::default() },
     };
     output::note(&format!("task        {PROMPT}\n"));
     let client = context.client().await?;
@@ -80,7 +81,7 @@ async fn work(context: &Context, repo: &Path, script: &Path) -> Outcome {
     let ended = watch(context, id, manners).await?;
     let code = summary::finish(context, id, ended, Some(repo)).await?;
     if matches!(ended, Ended::In(sunaba_types::SandboxState::Completed)) {
-        let diff = client.diff(id).await?;
+        let diff = client.diff(id, &[]).await?;
         output::out(&format!("\n{}", coloured_diff(&diff, "  ", context.colour)));
     }
     Ok(code)

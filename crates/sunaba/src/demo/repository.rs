@@ -15,9 +15,9 @@ const FILES: [(&str, &str); 3] = [
 /// How long one git command may take.
 const GIT_WITHIN: Duration = Duration::from_secs(30);
 
-/// Makes the repository in `dir`; one that is there from an earlier demonstration is used again.
-pub(super) async fn make(dir: &Path) -> Outcome<PathBuf> {
-    let repo = dir.join("greeter");
+/// Makes the repository; one that is there from an earlier time is used again.
+pub(crate) async fn make(repo: &Path) -> Outcome<PathBuf> {
+    let repo = repo.to_owned();
     if repo.join(".git").exists() {
         return Ok(repo);
     }
@@ -58,8 +58,8 @@ mod tests {
     #[tokio::test]
     async fn it_is_made_once_and_its_tests_want_the_flag() {
         let dir = tempfile::tempdir().unwrap();
-        let repo = make(dir.path()).await.unwrap();
-        assert_eq!(make(dir.path()).await.unwrap(), repo, "the second time it is found");
+        let repo = make(&dir.path().join("greeter")).await.unwrap();
+        assert_eq!(make(&dir.path().join("greeter")).await.unwrap(), repo, "the second time it is found");
         let tests = std::process::Command::new("sh").arg("test.sh").current_dir(&repo).output().unwrap();
         let told = String::from_utf8_lossy(&tests.stdout).into_owned();
         assert!(!tests.status.success());

@@ -8,6 +8,7 @@ mod calls;
 mod clean;
 mod diff;
 mod look;
+mod questions;
 mod story;
 mod table;
 #[cfg(test)]
@@ -18,6 +19,7 @@ mod words;
 pub(crate) use clean::{clean, clean_line};
 pub(crate) use diff::{coloured_diff, diffstat};
 pub(crate) use look::Look;
+pub(crate) use questions::question_input;
 pub(crate) use story::{Story, message_line, state_word};
 pub(crate) use table::table;
 pub(crate) use words::{ago, counted, dollars, shorten};

@@ -33,6 +33,8 @@ pub(crate) struct Story {
     calls: Calls,
     senders: HashMap<String, String>,
     told_failure: Option<String>,
+    /// Its place is being given up: what its agent says when it is told to end is no failure.
+    suspended: bool,
 }
 
 impl Story {
@@ -44,6 +46,7 @@ impl Story {
             calls: Calls::new(look),
             senders: HashMap::new(),
             told_failure: None,
+            suspended: false,
         }
     }
 
@@ -118,13 +121,23 @@ impl Story {
             "agent.waiting" => self.plain("◌", &format!("waiting: {}", said(event, "message"))),
             "agent.stream_error" if event.flag("retrying") => self.retried(event),
             "agent.stream_error" | "agent.error" | "agent.failed" => self.failure(event),
-            "agent.completed" | "continuous.completed" => self.completed(event),
+            "agent.completed" => self.completed(event),
+            "iteration.started" | "iteration.validation" | "iteration.failed" | "continuous.completed" => {
+                self.iteration(event)
+            }
             "sandbox.state_changed" => self.state_changed(event),
             "sandbox.setup" => self.setup(event),
             "sandbox.waiting" => self.plain("◌", &format!("waiting: {}", said(event, "reason"))),
+            "sandbox.result" => {
+                self.plain("✔", "the result is recorded; it waits whether there is more to do")
+            }
+            "sandbox.suspending" => {
+                self.suspended = true;
+                self.plain("◌", &format!("suspended: {}", said(event, "reason")))
+            }
             "sandbox.timeout" => self.plain("◷", "its time is over; it is asked to end"),
             "sandbox.warning" => self.warnings(event),
-            _ => String::new(),
+            _ => super::questions::lines(event, self.colour),
         }
     }
 
@@ -167,8 +180,7 @@ impl Story {
         let word = if change == "modified" { String::new() } else { format!(" {}", clean_line(change)) };
         let head = format!("{} {}{word} {counts}\n", self.colour.yellow("±"), self.colour.bold(path));
         let preview = event.text("diff_preview").unwrap_or_default();
-        let body: Vec<&str> =
-            preview.lines().filter(|line| !line.starts_with("---") && !line.starts_with("+++")).collect();
+        let body = without_header(preview);
         let most = if self.full { usize::MAX } else { DIFF_MAX_LINES };
         let shown = body.iter().take(most).copied().collect::<Vec<_>>().join("\n");
         let mut lines = head + &coloured_diff(&shown, "    ", self.colour);
@@ -203,7 +215,7 @@ impl Story {
     /// A failure, once: the worker, the server and the sandbox each report it.
     fn failure(&mut self, event: &Event) -> String {
         let text = clean(event.text("error").unwrap_or("something went wrong"));
-        if self.was_told(&text) {
+        if self.suspended || self.was_told(&text) {
             return String::new();
         }
         let lines = text.lines().take(ERROR_MAX_LINES).collect::<Vec<_>>().join("\n  ");
@@ -231,6 +243,21 @@ impl Story {
         self.plain("▣", &format!("{word}{facts}"))
     }
 
+    /// How a run goes on that ends when its work is seen to be done.
+    fn iteration(&self, event: &Event) -> String {
+        let is_done = event.flag("validation_passed");
+        match event.event_type.as_str() {
+            "iteration.started" => {
+                self.plain("↻", &format!("iteration {}", event.number("iteration_num").unwrap_or(0)))
+            }
+            "iteration.failed" => self.plain("↻", &format!("the iteration failed: {}", said(event, "error"))),
+            "iteration.validation" if is_done => self.plain("✓", "what it says is there"),
+            "iteration.validation" => self.plain("↻", "it says that it is done, and it is not"),
+            _ if is_done => self.plain("▣", "done, and seen to be"),
+            _ => self.plain("▣", &format!("not done: {}", said(event, "stop_reason"))),
+        }
+    }
+
     fn state_changed(&self, event: &Event) -> String {
         let to = said(event, "to");
         let reason = said(event, "reason");
@@ -242,6 +269,9 @@ impl Story {
             words => format!("{to}: {words}"),
         };
         match SandboxState::parse(&to) {
+            Some(SandboxState::Completed) if self.suspended => {
+                self.plain("◌", "its sandbox is given up; the task goes on in a new one")
+            }
             Some(SandboxState::Completed) => format!("{}\n", self.colour.green(&format!("✔ {text}"))),
             Some(SandboxState::Failed) => format!("{}\n", self.colour.red(&format!("✘ {text}"))),
             Some(SandboxState::Cancelled) => format!("{}\n", self.colour.yellow(&format!("■ {text}"))),
@@ -258,7 +288,9 @@ impl Story {
         if !allowed && refs.is_empty() {
             return self.refused("git", reason);
         }
-        refs.iter().map(|update| self.ref_update(update, allowed, reason)).collect()
+        // Steps are pushed all the time; only that one was not taken is news.
+        let is_news = |update: &&Value| !(allowed && is_step(update));
+        refs.iter().filter(is_news).map(|update| self.ref_update(update, allowed, reason)).collect()
     }
 
     fn ref_update(&self, update: &Value, allowed: bool, reason: Option<&str>) -> String {
@@ -372,4 +404,20 @@ pub(crate) fn state_word(state: SandboxState, colour: Colour) -> String {
 
 fn said(event: &Event, name: &str) -> String {
     clean_line(event.text(name).unwrap_or_default())
+}
+
+/// Whether a ref that git wrote holds a sandbox's steps.
+fn is_step(update: &Value) -> bool {
+    let name = update.get("name").and_then(Value::as_str).unwrap_or_default();
+    name.starts_with("refs/sunaba/") && update.get("written").and_then(Value::as_bool).unwrap_or(false)
+}
+
+/// The lines of one file's diff that say something about its content.
+fn without_header(diff: &str) -> Vec<&str> {
+    const HEADER: [&str; 7] =
+        ["diff --git ", "index ", "new file ", "deleted file ", "similarity ", "--- ", "+++ "];
+    let first_hunk = diff.lines().position(|line| line.starts_with("@@")).unwrap_or(usize::MAX);
+    let is_header = |line: &str| HEADER.iter().any(|start| line.starts_with(start));
+    let lines = diff.lines().enumerate();
+    lines.filter(|(at, line)| *at >= first_hunk || !is_header(line)).map(|(_, line)| line).collect()
 }

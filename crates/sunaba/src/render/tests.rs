@@ -157,6 +157,21 @@ fn no_escape_sequence_of_an_agent_reaches_the_terminal() {
 }
 
 #[test]
+fn what_gives_its_place_up_has_neither_failed_nor_completed() {
+    let shown = told(
+        Colour::Off,
+        &[
+            ("sandbox.suspending", json!({"reason": "nobody has answered"})),
+            ("agent.failed", json!({"error": "told to end"})),
+            ("sandbox.state_changed", json!({"to": "completed", "reason": "nobody has answered"})),
+        ],
+    );
+    let lines: Vec<&str> = shown.lines().collect();
+    let over = "◌ its sandbox is given up; the task goes on in a new one";
+    assert_eq!(lines, ["◌ suspended: nobody has answered", over]);
+}
+
+#[test]
 fn a_plain_worker_is_understood_too() {
     let shown = told(
         Colour::Off,
@@ -258,6 +273,7 @@ fn only_what_git_wrote_is_shown_as_pushed() {
                     {"name": "refs/heads/x", "written": true, "refused": null},
                     {"name": "refs/heads/y", "written": false, "refused": "non-fast-forward"},
                     {"name": "refs/heads/z", "new": zeros, "written": true, "refused": null},
+                    {"name": "refs/sunaba/sbx_1", "written": true, "refused": null},
                 ]}),
             ),
             ("gateway.git", json!({"allowed": false, "reason": "no access", "refs": []})),

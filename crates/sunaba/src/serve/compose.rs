@@ -11,9 +11,9 @@ use sunaba_nodes::{Heart, Nodes, Taken};
 use sunaba_orchestrator::{Home, Orchestrator, Shelf};
 use sunaba_sandbox::Provider;
 use sunaba_secrets::Secrets;
-use sunaba_server::{AppState, BlobFiles, Doors, ProviderReports, RoomLimits, ServerConfig};
+use sunaba_server::{AppState, BlobFiles, Doors, MirrorFiles, ProviderReports, RoomLimits, ServerConfig};
 use sunaba_store::Store;
-use sunaba_types::{Clock, Egress, SystemClock};
+use sunaba_types::{Clock, Egress, ExecutionConfig, SystemClock};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -22,7 +22,7 @@ use tokio_util::task::TaskTracker;
 use super::elsewhere::AnyNode;
 use super::node::{self, Duties};
 use super::providers::{self, ProviderUsage, Providers, Reports};
-use super::sources::{MirrorDiffs, ProviderLogs, ServerDoors};
+use super::sources::{ProviderLogs, ServerDoors};
 use super::{gateway, store};
 use crate::client::TOKEN_FILE;
 use crate::config::{AuthMode, Config};
@@ -99,8 +99,8 @@ impl<'a> Basis<'a> {
             server_config(config, providers),
             stop.clone(),
         );
-        let mirrors = MirrorDiffs { git_root: self.home.git_root.clone() };
-        parts.diffs = Some(Arc::new(AnyNode { nodes: nodes.clone(), here: mirrors }));
+        let mirrors = MirrorFiles { git_root: self.home.git_root.clone() };
+        parts.files = Some(Arc::new(AnyNode { nodes: nodes.clone(), here: mirrors }));
         let output = ProviderLogs { providers: providers.clone() };
         parts.logs = Some(Arc::new(AnyNode { nodes: nodes.clone(), here: output }));
         let usage = ProviderUsage(providers.clone());
@@ -241,10 +241,26 @@ fn server_config(config: &Config, providers: &Providers) -> ServerConfig {
         default_isolation: config.sandbox.isolation,
         default_budget_usd: config.sandbox.budget_usd,
         default_timeout_seconds: config.sandbox.timeout_seconds,
+        default_execution_config: default_execution(config),
         // A toolchain must never show a sandbox the server's own data.
         protected_paths: vec![config.data_dir.clone()],
         room: RoomLimits { disk_free_bytes: disk_free_bytes(config), ..RoomLimits::default() },
         ..ServerConfig::default()
+    }
+}
+
+/// How agents work unless somebody says otherwise.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a checked number of minutes; a float's cast saturates"
+)]
+fn default_execution(config: &Config) -> ExecutionConfig {
+    ExecutionConfig {
+        permission_mode: Some(config.sandbox.permission_mode),
+        question_hold_seconds: Some((config.questions.hold_minutes * 60.0).round() as u32),
+        question_policy: Some(config.questions.policy),
+        ..ExecutionConfig::default()
     }
 }
 
@@ -272,6 +288,7 @@ fn orchestrator_settings(config: &Config) -> sunaba_orchestrator::Settings {
         max_sandboxes: usize::try_from(set.max_sandboxes).unwrap_or(usize::MAX),
         heartbeat_seconds: u64::from(set.heartbeat_seconds),
         max_turns: set.max_turns,
+        follow_up: Duration::from_secs_f64(set.follow_up_minutes * 60.0),
         node_lost_after: Duration::from_secs(u64::from(set.node_lost_minutes) * 60),
         ..sunaba_orchestrator::Settings::new(config.data_dir.clone())
     }

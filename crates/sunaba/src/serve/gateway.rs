@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use sunaba_gateway::{Egress, EgressSettings, GatewayConfig, GatewayState, PriceTable, Upstream};
@@ -43,10 +44,12 @@ pub(super) async fn gateway(basis: &Basis<'_>) -> Outcome<GatewayState> {
     let mut made = GatewayConfig::new(Arc::clone(store), git_root, locks, scripts);
     made.anthropic = upstream(&config.anthropic);
     made.openai = upstream(&config.openai);
+    made.google = upstream(&config.google);
     made.secrets = Some(basis.secrets.clone());
     made.nodes = Some(basis.nodes.clone());
     made.clock = Arc::clone(clock);
     made.push_room.disk_free_bytes = super::compose::disk_free_bytes(config);
+    made.quota_wait_max = Duration::from_secs_f64(config.quota_wait_hours * 3600.0);
     if let Some(path) = &config.prices {
         made.prices = prices(path)?;
     }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use sunaba_sandbox::{DockerOptions, DockerProvider, LocalOptions, LocalProvider, Provider};
-use sunaba_server::{LiveUsage, ProviderReport, ProviderReports, SourceError};
+use sunaba_server::{AgentProgram, LiveUsage, ProviderReport, ProviderReports, SourceError};
 use sunaba_types::shim::ResourceUse;
-use sunaba_types::{BlobHash, Resources, Sandbox};
+use sunaba_types::{BlobHash, Resources, Sandbox, agents};
 
 use super::worker_program;
 use crate::config::{Config, Database};
@@ -80,10 +80,21 @@ impl ProviderReports for Reports {
                 isolation: report.isolation,
                 capacity: here.then(|| capacity(&self.data_dir)).flatten(),
                 findings: report.findings,
+                // What an image holds is seen by its sandboxes alone.
+                agents: (name == "local").then(agents_here),
             });
         }
         reports
     }
+}
+
+/// The agents that sandboxes of this host find.
+fn agents_here() -> Vec<AgentProgram> {
+    let found = agents::KNOWN.iter().filter_map(|agent| {
+        let found = sunaba_sandbox::find_inside(agent.program()?, agent.package)?;
+        Some(AgentProgram { agent: agent.name, version: found.version, problem: found.problem })
+    });
+    found.collect()
 }
 
 /// The most that one sandbox on this host can ever get.

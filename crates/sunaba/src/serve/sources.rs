@@ -1,14 +1,13 @@
 //! Fits the parts to each other: what one crate asks for, given by another.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use sunaba_gateway::ScriptSource;
-use sunaba_git::Mirror;
-use sunaba_server::{BlobFiles, DiffSource, LogSource, SourceError};
+use sunaba_server::{BlobFiles, LogSource, SourceError};
 use sunaba_types::{BlobHash, Sandbox, SandboxId};
 
 use super::providers::Providers;
@@ -54,36 +53,6 @@ impl sunaba_orchestrator::Doors for ServerDoors {
 
     fn has_tunnel(&self, id: &SandboxId) -> bool {
         self.tunnels.is_up(id)
-    }
-}
-
-/// Diffs come from the mirrors.
-#[derive(Debug)]
-pub(super) struct MirrorDiffs {
-    /// The folder of mirrors.
-    pub(super) git_root: PathBuf,
-}
-
-#[async_trait]
-impl DiffSource for MirrorDiffs {
-    async fn diff(&self, sandbox: &Sandbox) -> Result<String, SourceError> {
-        let absent = |why: &str| SourceError::Absent(why.to_owned());
-        let failed = |error: sunaba_git::Error| SourceError::Failed(Box::new(error));
-        let (Some(project), Some(base)) = (&sandbox.project_id, &sandbox.base_commit) else {
-            return Err(absent("this sandbox has no repository of ours"));
-        };
-        let path = self.git_root.join(format!("{project}.git"));
-        if !path.exists() {
-            return Err(absent("the repository's mirror is not here"));
-        }
-        let mirror = Mirror::open(path).map_err(failed)?;
-        let head = match (&sandbox.head_commit, &sandbox.branch_name) {
-            (Some(head), _) => Some(head.clone()),
-            (None, Some(branch)) => mirror.branch_commit(branch).await.map_err(failed)?,
-            (None, None) => None,
-        };
-        let head = head.ok_or_else(|| absent("nothing was pushed yet"))?;
-        mirror.diff(base, &head).await.map_err(failed)
     }
 }
 

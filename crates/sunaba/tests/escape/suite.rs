@@ -154,6 +154,7 @@ fn needles(world: &World) -> String {
     let all = [
         &keys.anthropic,
         &keys.openai,
+        &keys.google,
         &keys.github,
         &keys.secret_key,
         &keys.project_secret,

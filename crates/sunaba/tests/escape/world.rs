@@ -38,6 +38,7 @@ impl Kind {
 pub(crate) struct Keys {
     pub(crate) anthropic: String,
     pub(crate) openai: String,
+    pub(crate) google: String,
     pub(crate) github: String,
     pub(crate) secret_key: String,
     pub(crate) project_secret: String,
@@ -75,6 +76,7 @@ impl World {
         let keys = Keys {
             anthropic: format!("sk-ant-{}", random()),
             openai: format!("sk-oai-{}", random()),
+            google: format!("AIza-{}", random()),
             github: format!("ghp-{}", random()),
             project_secret: format!("project-{}", random()),
             // 32 bytes in base64.
@@ -237,9 +239,11 @@ fn serve(
         .env("SUNABA_DATA", decoys.path("data"))
         .env("ANTHROPIC_API_KEY", &keys.anthropic)
         .env("OPENAI_API_KEY", &keys.openai)
+        .env("GEMINI_API_KEY", &keys.google)
         .env("GITHUB_TOKEN", &keys.github)
         .env("SUNABA_SECRET_KEY", &keys.secret_key)
         .env("SANDBOX_ISOLATION", "any")
+        .env("FOLLOW_UP_MINUTES", "0")
         .env("SANDBOX_PIDS", PROCESSES.to_string());
     if let Some(Daemon { host, image }) = daemon {
         command.env("DOCKER_HOST", host).env("SANDBOX_IMAGE", image).env("SANDBOX_PROVIDER", "docker");

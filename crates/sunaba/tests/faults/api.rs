@@ -40,7 +40,11 @@ impl Api {
         self.answer(path, request).await
     }
 
-    pub(crate) async fn post_bytes(&self, path: &str, body: &'static str) -> anyhow::Result<Value> {
+    pub(crate) async fn post_bytes(
+        &self,
+        path: &str,
+        body: impl Into<reqwest::Body>,
+    ) -> anyhow::Result<Value> {
         let request = self
             .client
             .post(format!("{}{path}", self.url))

@@ -1,6 +1,5 @@
 //! A real server process that can be killed and started again on the same data.
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -35,9 +34,8 @@ impl Server {
         data: &Path,
         environment: &[(&'static str, String)],
     ) -> anyhow::Result<Self> {
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let child = spawn(data, port, environment)?;
-        let mut server = Self { data: data.to_owned(), port, environment: environment.to_vec(), child };
+        let child = spawn(data, 0, environment)?;
+        let mut server = Self { data: data.to_owned(), port: 0, environment: environment.to_vec(), child };
         server.wait_until_ready().await?;
         Ok(server)
     }
@@ -88,15 +86,26 @@ impl Server {
         Ok(())
     }
 
+    /// The port of this very process, once it has one: another server may have been given the port of a killed one.
+    fn announced(&self) -> Option<u16> {
+        let text = std::fs::read_to_string(self.data.join("server.json")).ok()?;
+        let announced: serde_json::Value = serde_json::from_str(&text).ok()?;
+        (announced["pid"].as_u64() == self.child.id().map(u64::from)).then_some(())?;
+        announced["url"].as_str()?.rsplit(':').next()?.parse().ok()
+    }
+
     async fn wait_until_ready(&mut self) -> anyhow::Result<()> {
         let client = http_client();
         let began = Instant::now();
         while began.elapsed() < START_LIMIT {
-            let asked = client.get(format!("{}/readyz", self.url())).timeout(START_LIMIT).send();
-            if let Ok(answer) = asked.await
-                && answer.status().is_success()
-            {
-                return Ok(());
+            if let Some(port) = self.announced() {
+                self.port = port;
+                let asked = client.get(format!("{}/readyz", self.url())).timeout(START_LIMIT).send();
+                if let Ok(answer) = asked.await
+                    && answer.status().is_success()
+                {
+                    return Ok(());
+                }
             }
             if let Some(status) = self.child.try_wait()? {
                 let log = std::fs::read_to_string(self.data.join("serve-test.log")).unwrap_or_default();
@@ -128,6 +137,7 @@ fn spawn(data: &Path, port: u16, environment: &[(&'static str, String)]) -> anyh
         .args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--data"])
         .arg(data)
         .envs(sunaba_testkit::store_environment(data))
+        .env("FOLLOW_UP_MINUTES", "0")
         .envs(environment.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(Stdio::null())

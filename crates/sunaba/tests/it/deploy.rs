@@ -113,7 +113,8 @@ fn start_as_unit(data: &Path, listen: &str) -> (Child, String) {
     }
     let log = std::fs::File::options().create(true).append(true).open(data.join("test.log")).unwrap();
     command.arg("--").arg(env!("CARGO_BIN_EXE_sunaba")).args(["serve", "--json", "--listen", listen]);
-    command.env("SUNABA_DATA", data).process_group(0);
+    // Nobody follows up here.
+    command.env("SUNABA_DATA", data).env("FOLLOW_UP_MINUTES", "0").process_group(0);
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();

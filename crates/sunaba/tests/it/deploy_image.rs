@@ -169,6 +169,7 @@ async fn a_run_through_the_mounted_socket_outlives_the_server_s_container() {
         format!("SUNABA_DATA={place}/data"),
         format!("SUNABA_WORKER={place}/worker"),
         "SANDBOX_PROVIDER=docker".to_owned(),
+        "FOLLOW_UP_MINUTES=0".to_owned(),
         format!("SANDBOX_IMAGE={}", daemon.image),
     ];
     let body = ContainerCreateBody { env: Some(env.to_vec()), ..ContainerCreateBody::default() };

@@ -2,8 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails right there")]
 
+mod agents;
 mod backup;
 mod config;
+mod continuous;
 /// The kit's own file, without the server that the rest of the kit is built with.
 #[path = "../../../sunaba-testkit/src/docker.rs"]
 #[expect(unreachable_pub, reason = "the file is public in the kit")]
@@ -27,11 +29,14 @@ mod mixed_versions;
 mod node_walls;
 mod orderly_end;
 mod postgres;
+mod questions;
 mod redis_tls;
 mod refusals;
 mod sandboxes;
 mod serve;
+mod sessions;
 mod setup;
+mod steps;
 mod support;
 mod tokens;
 mod two_nodes;

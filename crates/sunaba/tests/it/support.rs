@@ -18,6 +18,8 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 pub(crate) fn sunaba(data: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sunaba"));
     command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("SUNABA_DATA", data);
+    // Only tests of follow-ups wait for one.
+    command.env("FOLLOW_UP_MINUTES", "0");
     command.envs(sunaba_testkit::store_environment(data)).stdin(Stdio::null());
     command
 }

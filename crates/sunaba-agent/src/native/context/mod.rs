@@ -18,7 +18,7 @@ use crate::AgentEvent;
 use crate::text::clip;
 
 pub(super) use fit::fit;
-use split::split;
+use split::{cut_results, split};
 
 /// Bytes that surely are a token or more; code has three to four.
 const BYTES_A_TOKEN: u64 = 3;
@@ -105,7 +105,9 @@ impl Run {
     /// Puts all but the last turns into a summary; whether there was anything to put into one.
     pub(super) async fn compact(&mut self, trigger: Trigger) -> Result<bool, NoReply> {
         let kept_bytes = u64::from(self.config.context_window / KEPT_SHARE) * BYTES_A_TOKEN;
-        let Some((past, kept)) = split(self.conversation.messages(), kept_bytes) else { return Ok(false) };
+        let Some((past, kept)) = split(self.conversation.messages(), kept_bytes) else {
+            return Ok(self.shorten(kept_bytes));
+        };
         let before = (self.conversation.messages().len(), self.conversation.size().tokens());
         let summary = self.summarise(&past).await?;
         let mut messages = vec![beginning(&past, &summary)];
@@ -134,6 +136,17 @@ impl Run {
         });
         self.events.emit(AgentEvent::SystemMessage { turn: self.turns, metadata });
         Ok(true)
+    }
+
+    /// There is nothing but the last turn: its results are cut; whether any was long enough for that.
+    fn shorten(&mut self, kept_bytes: u64) -> bool {
+        let mut messages = self.conversation.messages().to_vec();
+        if !cut_results(&mut messages, kept_bytes) {
+            return false;
+        }
+        self.conversation.replace(messages);
+        self.save();
+        true
     }
 
     async fn summarise(&mut self, past: &[Message]) -> Result<String, NoReply> {

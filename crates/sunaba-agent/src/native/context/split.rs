@@ -17,10 +17,10 @@ pub(super) fn split(messages: &[Message], kept_bytes: u64) -> Option<(Vec<Messag
     Some((messages[..begin].to_vec(), kept))
 }
 
-/// When the very last turn alone is too large: each of its results gets a share.
-fn cut_results(kept: &mut [Message], kept_bytes: u64) {
+/// When the very last turn alone is too large: each of its results gets a share. Whether any was cut.
+pub(super) fn cut_results(kept: &mut [Message], kept_bytes: u64) -> bool {
     if kept.iter().map(|message| bytes(&message.content)).sum::<u64>() <= kept_bytes {
-        return;
+        return false;
     }
     let results = kept.iter_mut().flat_map(|message| &mut message.content).filter_map(|block| match block {
         ContentBlock::ToolResult { content: Value::String(text), .. } => Some(text),
@@ -28,11 +28,15 @@ fn cut_results(kept: &mut [Message], kept_bytes: u64) {
     });
     let results: Vec<&mut String> = results.collect();
     let share = usize::try_from(kept_bytes).unwrap_or(usize::MAX) / results.len().max(1);
+    let mut is_cut = false;
     for text in results {
         let mut short = HeadAndTail::new(share);
         short.push(text);
-        *text = short.finish();
+        let short = short.finish();
+        is_cut |= short.len() < text.len();
+        *text = short;
     }
+    is_cut
 }
 
 #[cfg(test)]

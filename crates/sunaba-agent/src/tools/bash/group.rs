@@ -42,13 +42,14 @@ impl Group {
     async fn gone(&self, child: &mut Child) {
         // First the leader: until it is waited for, the group exists.
         let _ = child.wait().await;
-        while self.exists() {
+        while self.lives() {
             sleep(POLL_INTERVAL).await;
         }
     }
 
-    fn exists(&self) -> bool {
-        self.leader.is_some_and(|leader| killpg(leader, None).is_ok())
+    /// Whether any of them still runs. One that only waits to be reaped, by whoever that is left to, does not.
+    fn lives(&self) -> bool {
+        self.leader.is_some_and(|leader| killpg(leader, None).is_ok() && has_living(leader))
     }
 
     fn signal(&self, signal: Signal) {
@@ -62,5 +63,45 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         self.signal(Signal::SIGKILL);
+    }
+}
+
+fn has_living(group: Pid) -> bool {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return true };
+    let stats = entries.flatten().filter_map(|entry| {
+        entry.file_name().to_str()?.parse::<u32>().ok()?;
+        std::fs::read_to_string(entry.path().join("stat")).ok()
+    });
+    let group = group.as_raw().to_string();
+    let mut living = stats.filter(|stat| {
+        // The name is in brackets and may hold anything; state, parent and group follow the last one.
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        !matches!(fields.first(), Some(&("Z" | "X"))) && fields.get(2) == Some(&group.as_str())
+    });
+    living.next().is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::CommandExt as _;
+    use std::process::Command;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_only_waits_to_be_reaped_does_not_live() {
+        let mut child = Command::new("sleep").arg("300").process_group(0).spawn().unwrap();
+        let group = Group::led_by(child.id()).unwrap();
+        assert!(group.lives());
+        group.signal(Signal::SIGKILL);
+        let ended = async {
+            while group.lives() {
+                sleep(POLL_INTERVAL).await;
+            }
+        };
+        timeout(Duration::from_secs(10), ended).await.expect("nobody has reaped it, and it counts as gone");
+        assert!(killpg(group.leader.unwrap(), None).is_ok(), "it is still there to be reaped");
+        child.wait().unwrap();
+        group.forget();
     }
 }

@@ -3,14 +3,17 @@
 #![expect(clippy::print_stdout, reason = "how long things take is part of what the suite shows")]
 
 mod cases;
+mod cuts;
 pub(crate) mod stage;
 mod steering;
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::time::Instant;
 
 use futures::{FutureExt as _, StreamExt as _};
+use sunaba_types::agents::{CaseResult, Verdict};
 
 use self::stage::Kind;
 
@@ -19,47 +22,91 @@ const AT_ONCE: usize = 3;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn native() {
-    as_expected(Kind::Native, include_str!("expected/native.txt")).await;
+    as_expected(Kind::Native).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn claude() {
-    as_expected(Kind::Claude, include_str!("expected/claude-2.1.197.txt")).await;
+    as_expected(Kind::Claude).await;
 }
 
-async fn as_expected(kind: Kind, expected: &'static str) {
-    let expected = read(expected);
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn codex() {
+    as_expected(Kind::Codex).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn opencode() {
+    as_expected(Kind::OpenCode).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn claude_adapter() {
+    as_expected(Kind::ClaudeAdapter).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn gemini() {
+    as_expected(Kind::Gemini).await;
+}
+
+async fn as_expected(kind: Kind) {
+    let known = kind.known().results();
+    let expected: BTreeMap<_, _> = known.iter().map(|result| (result.case, result)).collect();
     let cases = cases::all();
     let names: Vec<_> = cases.iter().map(|(name, _)| *name).collect();
-    let mut listed: Vec<_> = expected.keys().copied().collect();
-    listed.sort_by_key(|name| names.iter().position(|known| known == name));
+    let listed: Vec<_> = known.iter().map(|result| result.case).collect();
     assert_eq!(listed, names, "the list of what is expected names every case and no other");
-    let runs = cases.into_iter().map(|(name, run)| async move {
-        let began = Instant::now();
-        let passed = AssertUnwindSafe(run(kind)).catch_unwind().await.is_ok();
-        println!(
-            "{kind:?}: {name} {} after {:.1?}",
-            if passed { "passed" } else { "failed" },
-            began.elapsed()
-        );
-        (name, passed)
-    });
+    let runs = cases.into_iter().map(|(name, run)| async move { (name, run, tried(kind, name, run).await) });
     let done: Vec<_> = futures::stream::iter(runs).buffer_unordered(AT_ONCE).collect().await;
-    let surprises: Vec<_> = done.iter().filter(|(name, passed)| expected[name] != *passed).collect();
-    assert!(surprises.is_empty(), "{kind:?}: not as expected (case, passed): {surprises:?}");
+    let mut surprises = Vec::new();
+    for (name, run, failure) in done {
+        if is_expected(expected[name], failure.as_deref()) {
+            continue;
+        }
+        println!("{kind:?}: {name} is not as expected: {failure:?}");
+        // Somebody else's program on a busy machine has a second try, alone; ours has not.
+        let is_ours = matches!(kind, Kind::Native);
+        if is_ours || !is_expected(expected[name], tried(kind, name, run).await.as_deref()) {
+            surprises.push((name, failure));
+        }
+    }
+    assert!(surprises.is_empty(), "{kind:?}: not as expected (case, failure): {surprises:#?}");
 }
 
-/// Case, yes or no, and a reason for no.
-fn read(expected: &'static str) -> BTreeMap<&'static str, bool> {
-    let lines = expected.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
-    lines
-        .map(|line| {
-            let words: Vec<_> = line.split_whitespace().collect();
-            match words.as_slice() {
-                [case, "yes"] => (*case, true),
-                [case, "no", _, ..] => (*case, false),
-                _ => panic!("a case is followed by yes, or by no and why: {line}"),
-            }
-        })
-        .collect()
+/// Runs a case; why it failed.
+async fn tried(kind: Kind, name: &str, run: cases::Case) -> Option<String> {
+    let began = Instant::now();
+    let failure = AssertUnwindSafe(run(kind)).catch_unwind().await.err().map(|panic| words_of(&*panic));
+    let word = if failure.is_none() { "passed" } else { "failed" };
+    println!("{kind:?}: {name} {word} after {:.1?}", began.elapsed());
+    failure
+}
+
+/// Whether it is what is known of the case: one that fails for another reason is no proof of what is said.
+fn is_expected(known: &CaseResult, failure: Option<&str>) -> bool {
+    let as_said = failure.is_some_and(|failure| failure.contains(known.failure));
+    match known.verdict {
+        Verdict::Yes => failure.is_none(),
+        Verdict::No => as_said,
+        Verdict::Sometimes => failure.is_none() || as_said,
+    }
+}
+
+fn words_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
+}
+
+#[test]
+fn a_case_that_fails_for_another_reason_is_a_surprise() {
+    let known = |verdict| CaseResult { case: "one", verdict, failure: "came late", note: "it polls" };
+    let yes = CaseResult { failure: "", ..known(Verdict::Yes) };
+    assert!(is_expected(&yes, None) && !is_expected(&yes, Some("came late")));
+    let no = known(Verdict::No);
+    assert!(is_expected(&no, Some("the output came late")) && !is_expected(&no, None));
+    assert!(!is_expected(&no, Some("the program is not installed")));
+    let may = known(Verdict::Sometimes);
+    assert!(is_expected(&may, None) && is_expected(&may, Some("it came late")));
+    assert!(!is_expected(&may, Some("another reason")));
 }

@@ -7,12 +7,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use sunaba_agent::{
-    Answer, Asks, ClaudeConfig, ClaudeRuntime, NativeConfig, NativeRuntime, PermissionMode, Question,
-    RetryPolicy, Runtime,
+    AcpAgent, AcpConfig, AcpRuntime, Answer, Asks, ClaudeConfig, ClaudeRuntime, NativeConfig, NativeRuntime,
+    PermissionMode, Question, RetryPolicy, Runtime,
 };
+use sunaba_types::agents::{self, KnownAgent};
 
 use crate::fake_model::Act;
 use crate::harness::{Harness, Setup};
+use crate::place::own_place;
 
 /// Time for a file to appear.
 const FILE_DEADLINE: Duration = Duration::from_secs(60);
@@ -21,6 +23,10 @@ const FILE_DEADLINE: Duration = Duration::from_secs(60);
 pub(crate) enum Kind {
     Native,
     Claude,
+    Codex,
+    OpenCode,
+    ClaudeAdapter,
+    Gemini,
 }
 
 impl Kind {
@@ -31,6 +37,9 @@ impl Kind {
                 Box::new(NativeRuntime::new(NativeConfig { retry, ..NativeConfig::default() }))
             }
             Self::Claude => Box::new(ClaudeRuntime::new(claude_config())),
+            Self::Codex | Self::OpenCode | Self::ClaudeAdapter | Self::Gemini => {
+                Box::new(AcpRuntime::new(self.acp_config()))
+            }
         }
     }
 
@@ -38,12 +47,73 @@ impl Kind {
     pub(crate) fn helper(self) -> &'static str {
         match self {
             Self::Native => "architect",
-            Self::Claude => "general-purpose",
+            Self::Claude | Self::ClaudeAdapter => "general-purpose",
+            Self::Codex | Self::OpenCode | Self::Gemini => "general",
         }
     }
 
+    /// A model that the agent knows: it offers others less.
+    fn model(self) -> &'static str {
+        match self {
+            Self::Codex => "gpt-5.4",
+            Self::Gemini => "gemini-2.5-pro",
+            Self::Native | Self::Claude | Self::OpenCode | Self::ClaudeAdapter => "fake",
+        }
+    }
+
+    /// OpenAI's protocols and Google's do not tell what was written to a cache.
+    pub(crate) fn hears_of_cache_writes(self) -> bool {
+        !matches!(self, Self::Codex | Self::OpenCode | Self::Gemini)
+    }
+
+    /// Model calls that it may have begun before it is seen that no more are allowed: the protocol tells of answers only.
+    pub(crate) fn calls_beyond(self) -> usize {
+        match self {
+            Self::Native | Self::Claude => 0,
+            Self::Codex | Self::ClaudeAdapter | Self::Gemini => 1,
+            // It may be a call further by the time it hears that it is enough.
+            Self::OpenCode => 2,
+        }
+    }
+
+    /// What is known of it.
+    pub(crate) fn known(self) -> KnownAgent {
+        match self {
+            Self::Native => agents::NATIVE,
+            Self::Claude => agents::CLAUDE,
+            Self::Codex => agents::CODEX,
+            Self::OpenCode => agents::OPENCODE,
+            Self::ClaudeAdapter => agents::CLAUDE_ADAPTER,
+            Self::Gemini => agents::GEMINI,
+        }
+    }
+
+    /// The agent that `scripts/setup test` installs; its home is never the developer's.
+    pub(crate) fn acp_config(self) -> AcpConfig {
+        let machine = machine();
+        let (agent, program) = match self {
+            Self::Codex => {
+                (AcpAgent::Codex, format!("@zed-industries/codex-acp-linux-{machine}/bin/codex-acp"))
+            }
+            Self::OpenCode => (AcpAgent::OpenCode, format!("opencode-linux-{machine}/bin/opencode")),
+            Self::ClaudeAdapter => {
+                (AcpAgent::ClaudeAdapter, "@agentclientprotocol/claude-agent-acp/dist/index.js".to_owned())
+            }
+            Self::Gemini => (AcpAgent::Gemini, "@google/gemini-cli/bundle/gemini.js".to_owned()),
+            Self::Native | Self::Claude => panic!("{self:?} does not speak the protocol"),
+        };
+        let program = installed(&self.known(), &program).display().to_string();
+        let line = match self {
+            Self::OpenCode => vec![program, "acp".to_owned()],
+            Self::ClaudeAdapter => vec!["node".to_owned(), program],
+            Self::Gemini => vec!["node".to_owned(), program, "--acp".to_owned()],
+            _ => vec![program],
+        };
+        AcpConfig { program: Some(line), env: own_place(), ..AcpConfig::new(agent) }
+    }
+
     pub(crate) fn setup(self) -> Setup {
-        Setup { runtime: Some(self.runtime()), ..Setup::default() }
+        Setup { runtime: Some(self.runtime()), model: self.model(), ..Setup::default() }
     }
 
     pub(crate) async fn start(self, acts: Vec<Act>) -> Harness {
@@ -58,20 +128,30 @@ impl Kind {
     }
 }
 
-/// The CLI that `scripts/setup test` installs; its home is never the developer's.
-pub(crate) fn claude_config() -> ClaudeConfig {
-    let machine = match std::env::consts::ARCH {
+/// As the agents' packages call it.
+fn machine() -> &'static str {
+    match std::env::consts::ARCH {
         "aarch64" => "arm64",
         _ => "x64",
-    };
+    }
+}
+
+fn installed(agent: &KnownAgent, program: &str) -> PathBuf {
+    let package = agent.package.rsplit('/').next().unwrap();
     let program = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../target/tools/agents/claude-code-2.1.197/node_modules/@anthropic-ai")
-        .join(format!("claude-code-linux-{machine}/claude"));
+        .join("../../target/tools/agents")
+        .join(format!("{package}-{}", agent.version))
+        .join("node_modules")
+        .join(program);
     assert!(program.is_file(), "{} is missing: scripts/setup test installs it", program.display());
-    let home = std::env::temp_dir().join(format!("sunaba-agent-home-{}", std::process::id()));
-    std::fs::create_dir_all(&home).unwrap();
-    let env = vec![("HOME".to_owned(), home.display().to_string())];
-    ClaudeConfig { program, env, ..ClaudeConfig::default() }
+    program
+}
+
+/// The CLI that `scripts/setup test` installs; its home is never the developer's.
+pub(crate) fn claude_config() -> ClaudeConfig {
+    let program =
+        installed(&agents::CLAUDE, &format!("@anthropic-ai/claude-code-linux-{}/claude", machine()));
+    ClaudeConfig { program, env: own_place(), ..ClaudeConfig::default() }
 }
 
 /// Answers that are given in order; keeps what was asked.
@@ -120,5 +200,11 @@ pub(crate) async fn until_file(harness: &Harness, name: &str) -> PathBuf {
 
 /// Everything that the model was sent in a request's messages, as text.
 pub(crate) fn sent(request: &Value) -> String {
-    request["messages"].to_string()
+    // OpenAI's Responses and Google call them differently.
+    let names = ["messages", "input", "contents"];
+    names
+        .iter()
+        .find(|name| !request[**name].is_null())
+        .map(|name| request[*name].to_string())
+        .unwrap_or_default()
 }

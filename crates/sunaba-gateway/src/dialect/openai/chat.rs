@@ -1,6 +1,7 @@
 //! The Chat Completions dialect.
 
 use bytes::Bytes;
+use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::super::gather::Gather;
@@ -46,7 +47,7 @@ impl Dialect for Chat {
         Ok(gather.done())
     }
 
-    fn error(&self, kind: &str, message: &str) -> Value {
+    fn error(&self, _: StatusCode, kind: &str, message: &str) -> Value {
         error(kind, message)
     }
 

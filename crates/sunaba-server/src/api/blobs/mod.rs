@@ -8,7 +8,7 @@ use futures::StreamExt as _;
 use http::StatusCode;
 use serde::Serialize;
 use sunaba_store::Writer;
-use sunaba_types::Sandbox;
+use sunaba_types::{BlobHash, Sandbox, SandboxId};
 use utoipa::ToSchema;
 
 use crate::{ApiError, AppState, BlobError};
@@ -16,8 +16,8 @@ use crate::{ApiError, AppState, BlobError};
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct BlobStored {
     /// SHA-256 of the content, in hexadecimal.
-    hash: String,
-    size_bytes: u64,
+    pub(crate) hash: String,
+    pub(crate) size_bytes: u64,
 }
 
 /// Keeps a body as a blob and records whose it is. In a task of its own: a client that goes away in between must not
@@ -67,6 +67,16 @@ async fn keep_whole(
     }
     recorded?;
     Ok(BlobStored { hash: hash.into(), size_bytes })
+}
+
+/// Removes a blob that a sandbox gave up, unless somebody else owns it, and gives its room back.
+pub(crate) async fn forget(state: &AppState, id: &SandboxId, hash: &BlobHash) {
+    // Otherwise another node has it, and counts it.
+    let Ok(Some((_, size))) = state.parts.blobs.open_here(hash).await else { return };
+    let owners = async { state.store().blob_owners(hash).await.map(|owners| !owners.is_empty()) };
+    if state.parts.blobs.remove_unless(hash, owners).await {
+        state.room.give_back(id, size);
+    }
 }
 
 fn refusal(error: BlobError) -> ApiError {

@@ -10,6 +10,7 @@ use sunaba_types::ProjectSettings;
 use utoipa::ToSchema;
 
 use super::toolchains;
+use crate::api::execution::{self, ExecutionBody};
 use crate::api::{models, sandboxes::terms};
 use crate::auth::Identity;
 use crate::extract::Fields;
@@ -57,10 +58,12 @@ pub(crate) struct SettingsBody {
     root_fs: Option<String>,
     /// The image of its container sandboxes. Administrators only.
     image: Option<String>,
+    /// How its agents work unless a call or a task says otherwise; given, it replaces the whole object.
+    execution_config: Option<ExecutionBody>,
 }
 
 /// The keys, and what each must be.
-const KEYS: [(&str, &str); 13] = [
+const KEYS: [(&str, &str); 14] = [
     ("runtime", "a string"),
     ("model", "a string"),
     ("toolchains", "a list of strings"),
@@ -74,6 +77,7 @@ const KEYS: [(&str, &str); 13] = [
     ("setup_egress", "an object with preset (none, registries or open) and allow (a list of hosts)"),
     ("root_fs", "a string"),
     ("image", "a string"),
+    ("execution_config", "an object"),
 ];
 
 /// The field `settings` of a body, as far as its keys are known; empty when it is absent.
@@ -95,6 +99,9 @@ pub(super) fn merged(
             KEYS.iter().find(|(known, _)| *known == key).map_or("something else", |(_, text)| text);
         if value.is_null() {
             all.remove(&key);
+        } else if let ("execution_config", Value::Object(object)) = (&*key, &value) {
+            let config = execution::read_object(fields, "settings.execution_config", object.clone());
+            all.insert(key, serde_json::to_value(config).unwrap_or_default());
         } else if fits(&key, &value) {
             all.insert(key, value);
         } else {
@@ -112,14 +119,13 @@ fn fits(key: &str, value: &Value) -> bool {
 /// Notes what cannot be right, without looking at the disk.
 pub(super) fn check(fields: &mut Fields<'_>, state: &AppState, settings: &ProjectSettings) {
     let mut fault = |key: &str, detail: String| fields.fault(&format!("settings.{key}"), detail);
-    let known = [
-        ("runtime", &settings.runtime, &state.config().runtimes),
-        ("provider", &settings.provider, &state.config().providers),
-    ];
-    for (key, value, all) in known {
-        if value.as_ref().is_some_and(|value| !all.contains(value)) {
-            fault(key, format!("must be one of {}", all.join(", ")));
-        }
+    let runtimes = &state.config().runtimes;
+    if settings.runtime.as_ref().is_some_and(|runtime| !crate::is_runtime(runtimes, runtime)) {
+        fault("runtime", crate::runtime_choices(runtimes));
+    }
+    let providers = &state.config().providers;
+    if settings.provider.as_ref().is_some_and(|provider| !providers.contains(provider)) {
+        fault("provider", format!("must be one of {}", providers.join(", ")));
     }
     if settings.model.as_deref().is_some_and(|model| !is_word(model)) {
         fault("model", format!("must have 1 to {WORD_CHARS} characters and no NUL"));
@@ -235,7 +241,7 @@ fn is_image(image: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use sunaba_types::{Egress, IsolationWanted, ResourcesWanted};
+    use sunaba_types::{Egress, ExecutionConfig, IsolationWanted, ResourcesWanted};
 
     use super::*;
 
@@ -256,6 +262,7 @@ mod tests {
             setup_egress: Some(Egress::default()),
             root_fs: text(),
             image: text(),
+            execution_config: ExecutionConfig { max_turns: Some(1), ..ExecutionConfig::default() },
         };
         let Value::Object(all) = json!(full) else { panic!("an object") };
         let mut known: Vec<&str> = KEYS.iter().map(|(key, _)| *key).collect();

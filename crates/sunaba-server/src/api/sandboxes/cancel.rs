@@ -3,7 +3,7 @@
 use axum::extract::State;
 use sunaba_engine::{SandboxTrigger, TaskTrigger};
 use sunaba_store::SandboxChange;
-use sunaba_types::{Sandbox, SandboxId, SandboxState};
+use sunaba_types::{Sandbox, SandboxId, SandboxState, TaskState};
 
 use crate::api::views::SandboxView;
 use crate::api::{ApiResult, ok};
@@ -23,20 +23,31 @@ pub(crate) async fn cancel(
     if sandbox.state == SandboxState::Cancelled {
         return ok(&SandboxView::from(sandbox));
     }
-    let change = SandboxChange {
-        trigger: Some(SandboxTrigger::Cancel),
-        task_trigger: task_trigger(&state, &sandbox).await?,
-        reason: Some(format!("cancelled by {}", identity.name)),
-        ..SandboxChange::default()
-    };
+    let change = ending(&state, &sandbox, format!("cancelled by {}", identity.name)).await?;
     ok(&SandboxView::from(state.store().change_sandbox(&id, change).await?))
 }
 
-/// The task ends with its present attempt, and only with that.
-async fn task_trigger(state: &AppState, sandbox: &Sandbox) -> Result<Option<TaskTrigger>, ApiError> {
-    let Some(task_id) = &sandbox.task_id else { return Ok(None) };
-    let task = state.store().find_task(task_id).await?;
-    let present =
-        task.is_some_and(|task| task.sandbox_id.as_ref() == Some(&sandbox.id) && !task.status.is_terminal());
-    Ok(present.then_some(TaskTrigger::Cancel))
+/// The task ends with its present attempt, and only with that. One whose result is there already, while the sandbox
+/// waits for a follow-up, stays completed; one that waits without its sandbox is cancelled itself.
+async fn ending(state: &AppState, sandbox: &Sandbox, reason: String) -> Result<SandboxChange, ApiError> {
+    let task = match &sandbox.task_id {
+        Some(task_id) => state.store().find_task(task_id).await?,
+        None => None,
+    };
+    let status = task.filter(|task| task.sandbox_id.as_ref() == Some(&sandbox.id)).map(|task| task.status);
+    let ended = SandboxChange { reason: Some(reason), ..SandboxChange::default() };
+    Ok(match (sandbox.state, status) {
+        (SandboxState::Completing, Some(TaskState::Completed)) => {
+            let trigger = Some(SandboxTrigger::ResultRecorded);
+            SandboxChange { trigger, for_good: true, reason: None, ..ended }
+        }
+        (SandboxState::Completed, Some(TaskState::WaitingInput | TaskState::WaitingQuota)) => {
+            SandboxChange { task_trigger: Some(TaskTrigger::Cancel), ..ended }
+        }
+        (_, status) => SandboxChange {
+            trigger: Some(SandboxTrigger::Cancel),
+            task_trigger: status.filter(|status| !status.is_terminal()).map(|_| TaskTrigger::Cancel),
+            ..ended
+        },
+    })
 }

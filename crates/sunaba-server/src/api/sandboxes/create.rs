@@ -8,24 +8,23 @@ use sunaba_store::NewSandbox;
 use sunaba_types::{Project, ProjectId, ResourcesWanted, Task, TaskId};
 use utoipa::ToSchema;
 
-use super::{fitness, prompt_task, terms};
+use super::{fitness, prompt_task, resume, terms};
+use crate::api::execution::ExecutionBody;
 use crate::api::views::SandboxView;
 use crate::api::{ApiResult, PROMPT_BYTES, SMALL_BODY, created, models, projects, tasks};
 use crate::auth::{Editor, Identity};
 use crate::extract::{Fields, JsonBody, Text};
 use crate::{ApiError, AppState};
 
-const PROMPT: Text = Text { min: 1, max: PROMPT_BYTES };
-const WORD: Text = Text { min: 1, max: 200 };
-/// Part of the contract, not of this server: refused rather than silently left undone.
-const NOT_YET: [&str; 2] = ["resume_session_id", "fork"];
+pub(super) const PROMPT: Text = Text { min: 1, max: PROMPT_BYTES };
+pub(super) const WORD: Text = Text { min: 1, max: 200 };
 
 /// A sandbox to be made: for a task, or for a project and a prompt (ticket and task are made for it).
 /// What is absent is the project's setting, else the server's.
 #[derive(Debug, Deserialize, ToSchema)]
 #[expect(dead_code, reason = "documents the body, which is read field by field")]
 pub(crate) struct SandboxBody {
-    /// The project; not needed with `task_id`.
+    /// The project; not needed with `task_id` or `resume_session_id`.
     #[schema(min_length = 1, max_length = 100)]
     project_id: Option<String>,
     /// The task, which must be pending.
@@ -43,29 +42,42 @@ pub(crate) struct SandboxBody {
     /// Some of `memory_gb`, `cpu`, `disk_gb`.
     #[schema(value_type = Option<Object>)]
     resources: Option<serde_json::Value>,
-    /// Variables added to its environment, at most 100 and 64 KiB in all. No place for secrets.
+    /// Variables added to its environment, at most 100 and 64 KiB in all. No place for secrets. Those that say how
+    /// the agent works (`PERMISSION_MODE`, `ALLOWED_TOOLS`, …) are read like `execution_config`, which goes first.
     #[schema(value_type = Option<Object>)]
     env: Option<serde_json::Value>,
+    /// How its agent works.
+    execution_config: Option<ExecutionBody>,
     /// What its task may spend on models, all attempts together; 0 is nothing.
     #[schema(minimum = 0)]
     budget_usd: Option<f64>,
-    /// How long it may run.
+    /// How long its agent may work in it, all rounds together.
     #[schema(minimum = 1, maximum = 2_592_000)]
     timeout_seconds: Option<i64>,
     /// The least isolation it accepts: `strict`, `sampled` or `any`. Less than its project's or the
     /// server's: administrators only.
     isolation: Option<String>,
+    /// The conversation that its agent goes on with, on the branch of the sandbox that it was of (on a new branch from
+    /// there, without `task_id`). Unknown or not to be read: 422; in use by a living sandbox: 409, unless it is forked.
+    #[schema(min_length = 1, max_length = 100)]
+    resume_session_id: Option<String>,
+    /// Goes on under another name, so that the conversation stays as it was.
+    fork: Option<bool>,
+    /// How long it waits for a follow-up when its agent is done; 0 ends it at once.
+    #[schema(minimum = 0, maximum = 1440)]
+    follow_up_minutes: Option<f64>,
 }
 
 #[derive(Debug)]
-struct Wanted {
-    project_id: Option<ProjectId>,
-    task_id: Option<TaskId>,
-    prompt: Option<String>,
-    runtime: Option<String>,
-    model: Option<String>,
-    provider: Option<String>,
-    terms: terms::Asked,
+pub(super) struct Wanted {
+    pub(super) project_id: Option<ProjectId>,
+    pub(super) task_id: Option<TaskId>,
+    pub(super) prompt: Option<String>,
+    pub(super) runtime: Option<String>,
+    pub(super) model: Option<String>,
+    pub(super) provider: Option<String>,
+    pub(super) terms: terms::Asked,
+    pub(super) resume: Option<resume::Asked>,
 }
 
 /// Asks for a sandbox.
@@ -76,9 +88,25 @@ pub(crate) async fn create(
     Editor(identity): Editor,
     JsonBody(body): JsonBody<SMALL_BODY>,
 ) -> ApiResult {
-    let wanted = read(&body)?;
+    let mut wanted = read(&body)?;
+    let session = match &wanted.resume {
+        Some(asked) => Some(resume::find(&state, &identity, asked).await?),
+        None => None,
+    };
+    if let Some(session) = &session {
+        wanted.project_id = wanted.project_id.or_else(|| session.of.project_id.clone());
+        wanted.runtime = Some(session.runtime(wanted.runtime.as_deref())?);
+        wanted.model = wanted.model.or_else(|| Some(session.of.model.clone()));
+    }
     let (project, task) = subject(&state, &identity, &wanted).await?;
+    if let Some(task) = &task {
+        wanted.terms.execution_config = wanted.terms.execution_config.or(&task.execution_config);
+    }
     let mut sandbox = decide(&state, &identity, &wanted, &project).await?;
+    if let Some(session) = &session {
+        session.check_project(&project.id)?;
+        sandbox.terms.resume = Some(session.terms());
+    }
     let task = match task {
         Some(task) => task,
         None => {
@@ -93,11 +121,6 @@ pub(crate) async fn create(
 
 fn read(body: &[u8]) -> Result<Wanted, ApiError> {
     let mut fields = Fields::of_body(body)?;
-    for name in NOT_YET {
-        if fields.raw(name).is_some() {
-            fields.fault(name, "is not supported by this server yet");
-        }
-    }
     let wanted = Wanted {
         project_id: fields.parsed("project_id", ProjectId::parse),
         task_id: fields.parsed("task_id", TaskId::parse),
@@ -106,9 +129,12 @@ fn read(body: &[u8]) -> Result<Wanted, ApiError> {
         model: fields.text("model", WORD),
         provider: fields.text("provider", WORD),
         terms: terms::read(&mut fields),
+        resume: resume::read(&mut fields),
     };
     if fields.raw("task_id").is_none() {
-        fields.require("project_id");
+        if fields.raw("resume_session_id").is_none() {
+            fields.require("project_id");
+        }
         fields.require("prompt");
     }
     fields.finish()?;
@@ -116,7 +142,7 @@ fn read(body: &[u8]) -> Result<Wanted, ApiError> {
 }
 
 /// What the call, the project and the server say together; task and prompt are still missing.
-async fn decide(
+pub(super) async fn decide(
     state: &AppState,
     identity: &Identity,
     wanted: &Wanted,
@@ -174,8 +200,8 @@ async fn subject(
 
 fn check_runtime(state: &AppState, runtime: &str) -> Result<(), ApiError> {
     let known = &state.config().runtimes;
-    if known.iter().any(|name| name == runtime) {
+    if crate::is_runtime(known, runtime) {
         return Ok(());
     }
-    Err(ApiError::field("runtime", format!("must be one of {}", known.join(", "))))
+    Err(ApiError::field("runtime", crate::runtime_choices(known)))
 }

@@ -4,6 +4,9 @@
 
 use std::collections::BTreeMap;
 
+use sunaba_types::ExecutionConfig;
+use sunaba_types::execution::variables;
+
 use crate::extract::Fields;
 
 const VARIABLES_MAX: usize = 100;
@@ -11,7 +14,8 @@ const NAME_CHARS: usize = 200;
 /// Names and values together. The kernel bounds one at 128 KiB, and the prompt travels beside them.
 const TOTAL_BYTES: usize = 64 * 1024;
 
-/// What the server sets for the worker, besides everything with a prefix below.
+/// What the server sets for the worker, besides everything with a prefix below. Those that say how the agent works
+/// are taken out of the environment and read ([`take_execution`]); in another case they are nobody's.
 const OURS: &[&str] = &[
     "AGENT_ID",
     "AGENT_TYPE",
@@ -25,29 +29,26 @@ const OURS: &[&str] = &[
     "CHECK_COMMAND",
     "CLAUDE_CODE_OAUTH_TOKEN",
     "CLONE_URL",
-    "COMPLETION_SIGNAL",
-    "COMPLETION_THRESHOLD",
-    "CONTINUOUS_MODE",
     "CONVERSATION_CONTEXT",
     "CWD",
     "DISALLOWED_TOOLS",
     "ENABLE_SKILLS",
     "ENABLE_SUBAGENTS",
     "EXECUTION_MODE",
+    "FOLLOW_UP_MINUTES",
     "FORK_SESSION",
+    "GEMINI_API_KEY",
     "GH_TOKEN",
     "GITHUB_REPO",
     "GITHUB_TOKEN",
+    "GOOGLE_GEMINI_BASE_URL",
     "HEARTBEAT_INTERVAL",
     "HOME",
     "INITIAL_PROMPT",
     "IS_SANDBOX",
     "LANG",
     "MAX_BUDGET_USD",
-    "MAX_CONSECUTIVE_ERRORS",
     "MAX_DURATION_SECONDS",
-    "MAX_ITERATIONS",
-    "MAX_TOTAL_COST_USD",
     "MAX_TURNS",
     "MCP_SERVER_URL",
     "MODEL",
@@ -58,10 +59,6 @@ const OURS: &[&str] = &[
     "PHASE_CONTEXT_B64",
     "POLL_INTERVAL",
     "PROJECT_ID",
-    "REQUIRE_CLEAN_GIT",
-    "REQUIRE_CODE_PUSHED",
-    "REQUIRE_PR_CREATED",
-    "REQUIRE_TESTS",
     "RESUME_SESSION_ID",
     "SANDBOX_ID",
     "SANDBOX_TOKEN",
@@ -103,6 +100,23 @@ pub(super) fn read(fields: &mut Fields<'_>) -> BTreeMap<String, String> {
     given
 }
 
+/// Takes out the variables that say how the agent works, and reads them.
+pub(super) fn take_execution(fields: &mut Fields<'_>, env: &mut BTreeMap<String, String>) -> ExecutionConfig {
+    let said: BTreeMap<&str, String> =
+        variables::NAMES.into_iter().filter_map(|name| Some((name, env.remove(name)?))).collect();
+    let config = match variables::read(&|name| said.get(name).cloned()) {
+        Ok(config) => config,
+        Err(wrong) => {
+            fields.fault(&format!("env.{}", wrong.name), format!("must be {}", wrong.why));
+            return ExecutionConfig::default();
+        }
+    };
+    for (key, why) in config.faults() {
+        fields.fault(&format!("env.{}", key.to_ascii_uppercase()), why);
+    }
+    config
+}
+
 /// Why a variable cannot be set; its value is never part of the words.
 fn fault(name: &str, value: &str) -> Option<&'static str> {
     let first_ok = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
@@ -115,7 +129,7 @@ fn fault(name: &str, value: &str) -> Option<&'static str> {
     if value.contains('\0') {
         return Some("cannot contain the NUL character");
     }
-    is_ours(name).then_some(
+    (is_ours(name) && !variables::NAMES.contains(&name)).then_some(
         "is set by the server and cannot be replaced; keys and tokens belong into the project's secrets",
     )
 }
@@ -130,7 +144,28 @@ fn is_ours(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use sunaba_types::PermissionMode;
+
     use super::*;
+
+    #[test]
+    fn what_says_how_the_agent_works_is_taken_out_and_read() {
+        let take = |env: serde_json::Value| {
+            let body = serde_json::json!({ "env": env }).to_string();
+            let mut fields = Fields::of_body(body.as_bytes()).unwrap();
+            let mut env = read(&mut fields);
+            let config = take_execution(&mut fields, &mut env);
+            fields.finish().map(|()| (env, config)).map_err(|error| error.detail())
+        };
+        let given = serde_json::json!({"PERMISSION_MODE": "default", "MAX_TURNS": "3", "FOO": "bar"});
+        let (env, config) = take(given).unwrap();
+        assert_eq!(env.into_keys().collect::<Vec<_>>(), ["FOO"]);
+        assert_eq!((config.permission_mode, config.max_turns), (Some(PermissionMode::Ask), Some(3)));
+        for (name, value) in [("PERMISSION_MODE", "plan"), ("MAX_TURNS", "0"), ("ALLOWED_TOOLS", "a\nb")] {
+            let said = take(serde_json::json!({ name: value })).unwrap_err();
+            assert!(said.contains(&format!("env.{name} must be")), "{said}");
+        }
+    }
 
     fn faults(body: &str) -> String {
         let mut fields = Fields::of_body(body.as_bytes()).unwrap();
@@ -163,8 +198,17 @@ mod tests {
             assert!(!said.contains("the-value"), "{said}");
         }
         assert_eq!(faults(r#"{"env": {"FOO": "bar", "_x9": "", "MY_TOKEN_COUNT": "1"}}"#), "");
+        assert_eq!(
+            faults(r#"{"env": {"CONTINUOUS_MODE": "true", "MAX_ITERATIONS": "3"}}"#),
+            "",
+            "a caller's choice"
+        );
         for bad in [r#"{"env": []}"#, r#"{"env": {"A": 1}}"#, r#"{"env": {"A": "\u0000"}}"#] {
             assert!(!faults(bad).is_empty(), "{bad}");
+        }
+        for name in variables::NAMES {
+            let said = faults(&serde_json::json!({"env": {name.to_ascii_lowercase(): "x"}}).to_string());
+            assert!(said.contains("env."), "{name}: {said}");
         }
         let many: BTreeMap<String, &str> = (0..101).map(|n| (format!("V{n}"), "x")).collect();
         assert!(faults(&serde_json::json!({"env": many}).to_string()).contains("at most 100 variables"));

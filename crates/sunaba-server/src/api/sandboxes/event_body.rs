@@ -76,6 +76,11 @@ fn read_step(fields: &mut Fields<'_>) -> Option<Step> {
         fields.fault("step", "tree and parent must be git object ids");
         return None;
     }
+    let is_event_id = |id: &str| (1..=100).contains(&id.chars().count()) && !id.contains('\0');
+    if !step.event_id.as_deref().is_none_or(is_event_id) {
+        fields.fault("step", "event_id must be an event's id");
+        return None;
+    }
     Some(step)
 }
 

@@ -1,7 +1,7 @@
 //! A ticket and a task for a bare prompt.
 
 use sunaba_store::{NewTask, NewTicket};
-use sunaba_types::{Priority, ProjectId, Task, TicketType};
+use sunaba_types::{ExecutionConfig, Priority, ProjectId, Task, TicketType};
 
 use crate::auth::Identity;
 use crate::{ApiError, AppState};
@@ -29,6 +29,7 @@ pub(super) async fn make(
         title,
         description: prompt.to_owned(),
         priority: Priority::Medium,
+        execution_config: ExecutionConfig::default(),
     };
     Ok(state.store().create_task(task).await?)
 }

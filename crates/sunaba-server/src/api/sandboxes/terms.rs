@@ -4,14 +4,17 @@
 
 use std::collections::BTreeMap;
 
-use sunaba_types::{IsolationWanted, ProjectSettings, ResourcesWanted, Terms};
+use sunaba_types::{ExecutionConfig, IsolationWanted, ProjectSettings, ResourcesWanted, Terms};
 
 use super::env;
 use crate::ServerConfig;
+use crate::api::execution;
 use crate::extract::Fields;
 
 /// The longest a sandbox may be asked to run: thirty days.
 const TIMEOUT_MAX_SECONDS: i64 = 30 * 24 * 3600;
+/// The longest a sandbox may wait for a follow-up: a day.
+const FOLLOW_UP_MAX_MINUTES: f64 = 1440.0;
 const BUDGET_MAX_USD: f64 = 1_000_000_000.0;
 /// What a budget must be.
 pub(crate) const BUDGET_WORDS: &str = "must be 0 or more and at most 1000000000";
@@ -23,7 +26,9 @@ pub(super) struct Asked {
     pub(super) timeout_seconds: Option<i64>,
     pub(super) isolation: Option<IsolationWanted>,
     pub(super) env: BTreeMap<String, String>,
+    pub(super) execution_config: ExecutionConfig,
     pub(super) resources: ResourcesWanted,
+    pub(super) follow_up_seconds: Option<i64>,
 }
 
 /// Reads the terms of a body.
@@ -37,14 +42,27 @@ pub(super) fn read(fields: &mut Fields<'_>) -> Asked {
         fields.fault("timeout_seconds", format!("must be from 1 to {TIMEOUT_MAX_SECONDS}"));
     }
     let isolation = fields.word("isolation", IsolationWanted::ALL, IsolationWanted::as_str);
-    let env = env::read(fields);
+    let mut env = env::read(fields);
+    let in_variables = env::take_execution(fields, &mut env);
+    let execution_config = execution::read(fields).or(&in_variables);
     let resources: ResourcesWanted = fields.optional("resources", "an object of numbers").unwrap_or_default();
     for (name, number) in numbers(&resources) {
         if !is_amount(number) {
             fields.fault(&format!("resources.{name}"), "must be above 0 and at most 4096");
         }
     }
-    Asked { budget_usd, timeout_seconds, isolation, env, resources }
+    let follow_up_seconds = follow_up(fields);
+    Asked { budget_usd, timeout_seconds, isolation, env, execution_config, resources, follow_up_seconds }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "within a day")]
+fn follow_up(fields: &mut Fields<'_>) -> Option<i64> {
+    let minutes: Option<f64> = fields.optional("follow_up_minutes", "a number");
+    if minutes.is_some_and(|minutes| !(0.0..=FOLLOW_UP_MAX_MINUTES).contains(&minutes)) {
+        fields.fault("follow_up_minutes", format!("must be from 0 to {FOLLOW_UP_MAX_MINUTES}"));
+        return None;
+    }
+    minutes.map(|minutes| (minutes * 60.0).ceil() as i64)
 }
 
 /// What holds in the end.
@@ -54,7 +72,12 @@ pub(super) fn settle(asked: &Asked, project: &ProjectSettings, config: &ServerCo
         timeout_seconds: asked.timeout_seconds.or(config.default_timeout_seconds),
         isolation: asked.isolation.unwrap_or_else(|| isolation_unasked(project, config)),
         env: asked.env.clone(),
-        egress: None,
+        execution_config: asked
+            .execution_config
+            .or(&project.execution_config)
+            .or(&config.default_execution_config),
+        follow_up_seconds: asked.follow_up_seconds,
+        ..Terms::default()
     }
 }
 

@@ -9,10 +9,11 @@ use sunaba_types::shim::ResourceUse;
 use sunaba_types::{Sandbox, SandboxId};
 use utoipa::ToSchema;
 
+use super::task::readable;
 use crate::api::usage::{Budget, ModelUse};
 use crate::api::views::ResourcesView;
 use crate::api::{ApiResult, ok};
-use crate::auth::{Reader, visible_sandbox};
+use crate::auth::{Identity, visible_sandbox};
 use crate::extract::IdPath;
 use crate::{ApiError, AppState};
 
@@ -60,10 +61,15 @@ impl From<ResourceUse> for LiveUse {
     params(("id" = String, Path)), responses((status = 200, body = SandboxUsage)))]
 pub(crate) async fn usage(
     State(state): State<AppState>,
-    Reader(identity): Reader,
+    identity: Identity,
     IdPath(id): IdPath<SandboxId>,
 ) -> ApiResult {
+    readable(&identity)?;
     let sandbox = visible_sandbox(&state, &identity, &id).await?;
+    // Open to the sandbox itself: a worker that goes on until a limit has to know how far it is from it.
+    if identity.sandbox().is_some() {
+        state.store().check_standing(&id, identity.event_writer(false)).await?;
+    }
     let own = state.store().spending(&Spender::Sandbox(id.clone())).await?;
     ok(&SandboxUsage {
         sandbox_id: id.into(),

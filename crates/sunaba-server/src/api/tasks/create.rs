@@ -6,6 +6,7 @@ use sunaba_store::NewTask;
 use sunaba_types::{Priority, TicketId};
 use utoipa::ToSchema;
 
+use crate::api::execution::{self, ExecutionBody};
 use crate::api::views::TaskView;
 use crate::api::{ApiResult, PROMPT_BYTES, SMALL_BODY, TITLE_BYTES, created, tickets};
 use crate::auth::Editor;
@@ -28,6 +29,8 @@ pub(crate) struct TaskBody {
     task_type: Option<String>,
     /// `CRITICAL`, `HIGH`, `MEDIUM` (default), `LOW`.
     priority: Option<String>,
+    /// How its agent works unless a call says otherwise.
+    execution_config: Option<ExecutionBody>,
 }
 
 /// Makes a task.
@@ -46,6 +49,7 @@ pub(crate) async fn create(
     let description = fields.bounded_text("description", Text { min: 0, max: PROMPT_BYTES }, PROMPT_BYTES);
     let task_type = fields.text("task_type", Text { min: 1, max: 100 });
     let priority = fields.word("priority", Priority::ALL, Priority::as_str);
+    let execution_config = execution::read(&mut fields);
     fields.finish()?;
     let (Some(ticket_id), Some(title)) = (ticket_id, title) else { return Err(ApiError::internal()) };
     tickets::visible(&state, &identity, &ticket_id).await?;
@@ -55,6 +59,7 @@ pub(crate) async fn create(
         description: description.unwrap_or_else(|| title.clone()),
         title,
         priority: priority.unwrap_or(Priority::Medium),
+        execution_config,
     };
     created(&TaskView::from(state.store().create_task(task).await?))
 }

@@ -1,11 +1,15 @@
 //! The shapes of things on the wire.
 
+mod question;
 mod sandbox;
 
+pub(crate) use question::QuestionView;
 pub(crate) use sandbox::{ResourcesView, SandboxView};
 
 use serde::Serialize;
-use sunaba_types::{EventPayload, Message, Project, StoredEvent, Task, Ticket, Timestamp, TokenRecord};
+use sunaba_types::{
+    EventPayload, ExecutionConfig, Message, Project, StoredEvent, Task, Ticket, Timestamp, TokenRecord,
+};
 use utoipa::ToSchema;
 
 use crate::{ApiError, AppState};
@@ -131,6 +135,9 @@ pub(crate) struct TaskView {
     #[schema(value_type = Option<Object>)]
     result: Option<serde_json::Value>,
     error_message: Option<String>,
+    /// How its agent works unless a call says otherwise.
+    #[schema(value_type = Object)]
+    execution_config: ExecutionConfig,
     created_at: Timestamp,
     updated_at: Timestamp,
     started_at: Option<Timestamp>,
@@ -155,6 +162,7 @@ impl From<Task> for TaskView {
             outcome: t.outcome.map(sunaba_types::Outcome::as_str),
             result: t.result,
             error_message: t.error_message,
+            execution_config: t.execution_config,
             created_at: t.created_at,
             updated_at: t.updated_at,
             started_at: t.started_at,

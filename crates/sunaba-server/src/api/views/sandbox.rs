@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use sunaba_types::shim::Exit;
-use sunaba_types::{Egress, Resources, Sandbox, Terms, Timestamp};
+use sunaba_types::{Egress, ExecutionConfig, Resources, Resume, Sandbox, Terms, Timestamp};
 use utoipa::ToSchema;
 
 use crate::api::usage::usd;
@@ -30,13 +30,56 @@ impl From<Resources> for ResourcesView {
 pub(crate) struct TermsView {
     /// What its task may spend on models, all attempts together; none without a bound.
     budget_usd: Option<f64>,
-    /// How long it may run; none without a bound.
+    /// How long its agent may work in it, all rounds together; none without a bound.
     timeout_seconds: Option<i64>,
     /// The least isolation it accepts.
     #[schema(example = "sampled")]
     isolation: &'static str,
     /// The names of the variables that were added to its environment.
     env: Vec<String>,
+    /// The sandbox whose files it started from; none started from a branch.
+    forked_from: Option<String>,
+    /// The place of the event in that one's log that told of those files.
+    forked_at: Option<i64>,
+    /// How its agent works.
+    #[schema(value_type = Object)]
+    execution_config: ExecutionConfig,
+    /// The conversation that it goes on with; none begins a new one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resume: Option<ResumeView>,
+    /// How long it waits for a follow-up when its agent is done; none: as long as the server says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    follow_up_minutes: Option<f64>,
+    /// Why its place is given up while its task waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    suspended: Option<String>,
+}
+
+/// The conversation that a sandbox goes on with.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Resume)]
+pub(crate) struct ResumeView {
+    session_id: String,
+    /// The sandbox that it was of.
+    from: String,
+    fork: bool,
+    /// `asked`, `message`, `died`, `answer` or `quota`.
+    because: &'static str,
+    /// The tool call whose result is the last of it that counts; none: all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    until: Option<String>,
+}
+
+impl From<Resume> for ResumeView {
+    fn from(r: Resume) -> Self {
+        Self {
+            session_id: r.session_id,
+            from: r.from.into(),
+            fork: r.fork,
+            because: r.because.as_str(),
+            until: r.until,
+        }
+    }
 }
 
 impl From<Terms> for TermsView {
@@ -46,8 +89,19 @@ impl From<Terms> for TermsView {
             timeout_seconds: t.timeout_seconds,
             isolation: t.isolation.as_str(),
             env: t.env.into_keys().collect(),
+            forked_at: t.files_from.as_ref().and_then(|from| from.seq),
+            forked_from: t.files_from.map(|from| from.sandbox_id.into()),
+            execution_config: t.execution_config,
+            resume: t.resume.map(Into::into),
+            follow_up_minutes: t.follow_up_seconds.map(minutes),
+            suspended: t.suspended,
         }
     }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "within a day")]
+fn minutes(seconds: i64) -> f64 {
+    seconds as f64 / 60.0
 }
 
 /// What a sandbox may reach.

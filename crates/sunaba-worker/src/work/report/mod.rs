@@ -11,12 +11,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use sunaba_types::{Source, new_event_id};
+use sunaba_types::{Source, Step, new_event_id};
 use tokio::sync::watch;
 
 pub(super) use self::sender::Sender;
 pub use self::spool::{SPOOL_MAX_BYTES, Spool};
 use super::config::Identity;
+use super::http::Client;
 
 /// Stands where the sandbox's token would.
 const TOKEN_MARK: &str = "[sandbox token]";
@@ -35,6 +36,7 @@ pub struct Reporter(Arc<Inner>);
 struct Inner {
     /// Left out of everything that is told: whoever may read the story may not act as the sandbox.
     token: String,
+    callback_url: String,
     spool: Mutex<Spool>,
     progress: watch::Sender<Progress>,
     fixed: Map<String, Value>,
@@ -59,6 +61,7 @@ impl Reporter {
         let progress = watch::Sender::new(Progress { emitted: waiting, acknowledged: 0 });
         Self(Arc::new(Inner {
             token: identity.token.clone(),
+            callback_url: identity.callback_url.clone(),
             spool: Mutex::new(spool),
             progress,
             fixed,
@@ -67,15 +70,37 @@ impl Reporter {
         }))
     }
 
-    /// Writes an event down for sending. Command output may be left out when the spool is full; nothing else is.
-    pub fn emit(&self, event_type: &str, source: Source, fields: Map<String, Value>) {
-        let event = self.envelope(event_type, source, fields);
-        let Ok(line) = serde_json::to_vec(&event) else { return };
+    /// Writes an event down for sending, and gives its id. Command output may be left out when the spool is full;
+    /// nothing else is.
+    pub fn emit(&self, event_type: &str, source: Source, fields: Map<String, Value>) -> String {
+        self.emit_with(event_type, source, fields, None)
+    }
+
+    /// The same, with the tree of files after an event.
+    pub(super) fn emit_with(
+        &self,
+        event_type: &str,
+        source: Source,
+        fields: Map<String, Value>,
+        step: Option<&Step>,
+    ) -> String {
+        let mut event = self.envelope(event_type, source, fields);
+        if let Some(step) = step {
+            event["step"] = serde_json::json!(step);
+        }
+        let event_id = event["event_id"].as_str().unwrap_or_default().to_owned();
+        let Ok(line) = serde_json::to_vec(&event) else { return event_id };
         let kept = self.spool().append(&line, event_type == "agent.tool_output");
         if kept {
             self.0.emitted.fetch_add(1, Ordering::Relaxed);
             self.0.progress.send_modify(|progress| progress.emitted += 1);
         }
+        event_id
+    }
+
+    /// A connection of its own to the server.
+    pub(super) fn client(&self) -> Result<Client, super::http::Error> {
+        Client::new(&self.0.callback_url, &self.0.token)
     }
 
     /// The event as it goes over the wire.
@@ -96,6 +121,17 @@ impl Reporter {
     /// A text without the sandbox's token.
     pub(super) fn without_token(&self, text: &str) -> String {
         text.replace(&self.0.token, TOKEN_MARK)
+    }
+
+    /// Covers the token wherever it stands; nothing else moves.
+    pub(super) fn cover_token(&self, bytes: &mut [u8]) {
+        let token = self.0.token.as_bytes();
+        let mut from = 0;
+        while !token.is_empty() && from + token.len() <= bytes.len() {
+            let Some(at) = bytes[from..].windows(token.len()).position(|part| part == token) else { return };
+            bytes[from + at..from + at + token.len()].fill(b'x');
+            from += at + token.len();
+        }
     }
 
     /// Events emitted by this process.

@@ -50,7 +50,7 @@ fn has_role(pid: i32, role: &str) -> bool {
     words.first().is_some_and(|program| program.contains("sunaba-worker")) && words.iter().any(|w| w == role)
 }
 
-fn shims(data: &Path) -> BTreeSet<i32> {
+pub(crate) fn shims(data: &Path) -> BTreeSet<i32> {
     processes().filter(|pid| is_shim_of(*pid, data)).collect()
 }
 
@@ -59,7 +59,7 @@ fn is_shim_of(pid: i32, data: &Path) -> bool {
     words.iter().any(|word| word == "shim") && words.iter().any(|word| Path::new(word).starts_with(data))
 }
 
-fn descends_from(pid: i32, ancestors: &BTreeSet<i32>) -> bool {
+pub(crate) fn descends_from(pid: i32, ancestors: &BTreeSet<i32>) -> bool {
     let mut at = pid;
     for _ in 0..32 {
         let Ok(status) = std::fs::read_to_string(format!("/proc/{at}/status")) else { return false };

@@ -4,6 +4,7 @@ mod read;
 mod write;
 
 use bytes::Bytes;
+use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::super::{Detail, Dialect, Vendor};
@@ -32,7 +33,7 @@ impl Dialect for Responses {
         read::request(body, detail)
     }
 
-    fn error(&self, kind: &str, message: &str) -> Value {
+    fn error(&self, _: StatusCode, kind: &str, message: &str) -> Value {
         error(kind, message)
     }
 

@@ -1,0 +1,160 @@
+//! Reading what a transaction has locked.
+
+use std::collections::{BTreeSet, HashMap};
+
+use sunaba_store_sql::draft::{KnownRow, LoadedSandbox};
+use sunaba_types::{Sandbox, SandboxId};
+
+use super::Unit;
+use super::prepare::{LockedLog, LockedLogs};
+use crate::fault::Unreadable;
+use crate::rows::{readable, sandbox_query};
+
+/// Keys of two columns as PostgreSQL takes them.
+fn columns(pairs: impl IntoIterator<Item = (String, String)>) -> (Vec<String>, Vec<String>) {
+    pairs.into_iter().unzip()
+}
+
+impl Unit {
+    /// Makes the sandboxes of these logs known: those that nobody has changed since as they are remembered,
+    /// the others as they are read.
+    pub(super) async fn load_sandboxes(&mut self, mut logs: LockedLogs) -> Result<(), sqlx::Error> {
+        if logs.is_empty() {
+            return Ok(());
+        }
+        self.load_versions(&logs).await?;
+        let mut unread = Vec::new();
+        for (id, version) in &self.versions {
+            let remembered = self.recent.take(id).filter(|known| known.version == *version);
+            let Some(known) = remembered else {
+                unread.push(id.to_string());
+                continue;
+            };
+            let log = readable(logs.remove(id.as_str()), "sandbox_log", "sandbox_id", id.as_str())?;
+            let mut loaded = LoadedSandbox::fresh(known.row);
+            if known.last_hash == log.log.last_hash {
+                loaded.types = known.types;
+                loaded.outlined = known.outlined;
+            }
+            self.draft.sandboxes.insert(id.clone(), with_log(loaded, log));
+        }
+        self.read_sandboxes(unread, logs).await
+    }
+
+    /// Which transaction wrote each row.
+    async fn load_versions(&mut self, logs: &LockedLogs) -> Result<(), sqlx::Error> {
+        let ids: Vec<String> = logs.keys().cloned().collect();
+        let rows = sqlx::query!(
+            r#"SELECT id, xmin::text::bigint AS "version!" FROM sandboxes WHERE id = ANY($1)"#,
+            &ids
+        )
+        .fetch_all(self.sql())
+        .await?;
+        let versions: Result<HashMap<_, _>, Unreadable> =
+            rows.into_iter().map(|row| Ok((sandbox_id(row.id)?, row.version))).collect();
+        self.versions = versions?;
+        Ok(())
+    }
+
+    async fn read_sandboxes(&mut self, ids: Vec<String>, mut logs: LockedLogs) -> Result<(), sqlx::Error> {
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let rows = sandbox_query!("WHERE s.id = ANY($1)", &ids).fetch_all(self.sql()).await?;
+        for row in rows {
+            let log = readable(logs.remove(&row.id), "sandbox_log", "sandbox_id", &row.id)?;
+            let loaded = with_log(LoadedSandbox::fresh(Sandbox::try_from(row)?), log);
+            self.draft.sandboxes.insert(loaded.row.id.clone(), loaded);
+        }
+        Ok(())
+    }
+
+    pub(super) async fn load_types(&mut self, asked: BTreeSet<(String, String)>) -> Result<(), sqlx::Error> {
+        let is_unknown = |(id, name): &(String, String)| {
+            self.draft.sandboxes.get(id.as_str()).is_some_and(|loaded| !loaded.types.contains_key(name))
+        };
+        let (sandboxes, types) = columns(asked.into_iter().filter(is_unknown));
+        if sandboxes.is_empty() {
+            return Ok(());
+        }
+        let rows = sqlx::query!(
+            r#"SELECT asked.sandbox_id AS "sandbox_id!", asked.event_type AS "event_type!",
+                      coalesce(held.count, 0) AS "count!"
+               FROM unnest($1::text[], $2::text[]) AS asked (sandbox_id, event_type)
+               LEFT JOIN event_type_counts AS held
+                 ON held.sandbox_id = asked.sandbox_id AND held.event_type = asked.event_type"#,
+            &sandboxes,
+            &types
+        )
+        .fetch_all(self.sql())
+        .await?;
+        for row in rows {
+            if let Some(loaded) = self.draft.sandboxes.get_mut(row.sandbox_id.as_str()) {
+                loaded.types.insert(row.event_type, row.count);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) async fn load_noisy(&mut self, asked: BTreeSet<(String, String)>) -> Result<(), sqlx::Error> {
+        if asked.is_empty() {
+            return Ok(());
+        }
+        let (sandboxes, calls) = columns(asked);
+        let rows = sqlx::query!(
+            "SELECT held.sandbox_id, held.tool_use_id
+             FROM unnest($1::text[], $2::text[]) AS asked (sandbox_id, tool_use_id)
+             JOIN noisy_calls AS held
+               ON held.sandbox_id = asked.sandbox_id AND held.tool_use_id = asked.tool_use_id",
+            &sandboxes,
+            &calls
+        )
+        .fetch_all(self.sql())
+        .await?;
+        for row in rows {
+            if let Some(loaded) = self.draft.sandboxes.get_mut(row.sandbox_id.as_str()) {
+                loaded.noisy.insert(row.tool_use_id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds out which event ids are taken. Each is looked for as the next one in order, because only the right
+    /// index has that order.
+    pub(super) async fn load_known(&mut self, asked: Vec<(String, String)>) -> Result<(), sqlx::Error> {
+        if asked.is_empty() || self.draft.sandboxes.is_empty() {
+            return Ok(());
+        }
+        let (sandboxes, ids) = columns(asked);
+        let found = sqlx::query_as!(
+            KnownRow,
+            "SELECT e.sandbox_id, e.event_id, e.seq, e.created_at, e.event_type, e.source, e.payload_hash, e.step
+             FROM unnest($1::text[], $2::text[]) AS asked (sandbox_id, event_id)
+             CROSS JOIN LATERAL (SELECT next.sandbox_id, next.event_id, next.seq, next.created_at, next.event_type,
+                                        next.source, next.payload_hash, next.step
+                                 FROM events AS next
+                                 WHERE next.sandbox_id = asked.sandbox_id AND next.event_id >= asked.event_id
+                                 ORDER BY next.event_id LIMIT 1) AS e
+             WHERE e.event_id = asked.event_id",
+            &sandboxes,
+            &ids
+        )
+        .fetch_all(self.sql())
+        .await?;
+        for row in found {
+            self.draft.recall(row)?;
+        }
+        Ok(())
+    }
+}
+
+fn sandbox_id(key: String) -> Result<SandboxId, Unreadable> {
+    let row = key.clone();
+    readable(SandboxId::parse(key).ok(), "events", "sandbox_id", &row)
+}
+
+fn with_log(mut loaded: LoadedSandbox, held: LockedLog) -> LoadedSandbox {
+    loaded.log = held.log;
+    loaded.row.alive_until = held.alive_until;
+    loaded
+}

@@ -1,0 +1,77 @@
+//! The agents: what each is called, where its program is, and what it was seen to do.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+
+/// An agent that drives a sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Agent {
+    Native,
+    Claude,
+    Codex,
+    OpenCode,
+}
+
+impl Agent {
+    /// As users choose it.
+    pub(crate) const fn runtime(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Claude => "claude",
+            Self::Codex => "codex",
+            Self::OpenCode => "opencode",
+        }
+    }
+
+    /// The program that it is, where it is one of its own.
+    pub(crate) const fn program(self) -> Option<&'static str> {
+        match self {
+            Self::Native => None,
+            Self::Claude => Some("claude"),
+            Self::Codex => Some("codex-acp"),
+            Self::OpenCode => Some("opencode"),
+        }
+    }
+
+    /// What is expected of it, case by case.
+    pub(crate) const fn expected(self) -> &'static str {
+        match self {
+            Self::Native => include_str!("expected/native.txt"),
+            Self::Claude => include_str!("expected/claude-2.1.197.txt"),
+            Self::Codex => include_str!("expected/codex-acp-0.16.0.txt"),
+            Self::OpenCode => include_str!("expected/opencode-1.18.33.txt"),
+        }
+    }
+
+    /// Puts its program where sandboxes find it.
+    pub(crate) fn lay(self, toolchain: &Path) -> anyhow::Result<()> {
+        let Some(name) = self.program() else { return Ok(()) };
+        let program = installed(self)?;
+        let bin = toolchain.join("bin");
+        std::fs::create_dir_all(&bin)?;
+        // They are large; a link is as good where there can be one.
+        std::fs::hard_link(&program, bin.join(name))
+            .or_else(|_| std::fs::copy(&program, bin.join(name)).map(drop))
+            .with_context(|| format!("lay {} into {}", program.display(), bin.display()))
+    }
+}
+
+fn installed(agent: Agent) -> anyhow::Result<PathBuf> {
+    let machine = if std::env::consts::ARCH == "aarch64" { "arm64" } else { "x64" };
+    let place = match agent {
+        Agent::Native => String::new(),
+        Agent::Claude => {
+            format!("claude-code-2.1.197/node_modules/@anthropic-ai/claude-code-linux-{machine}/claude")
+        }
+        Agent::Codex => {
+            format!("codex-acp-0.16.0/node_modules/@zed-industries/codex-acp-linux-{machine}/bin/codex-acp")
+        }
+        Agent::OpenCode => {
+            format!("opencode-ai-1.18.33/node_modules/opencode-linux-{machine}/bin/opencode")
+        }
+    };
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/agents").join(place);
+    ensure!(program.is_file(), "{} is missing: scripts/setup test installs it", program.display());
+    Ok(program)
+}
