@@ -75,6 +75,15 @@ impl Error {
     pub fn conflict(code: &'static str, detail: impl Into<String>) -> Self {
         Self::Conflict { code, detail: detail.into() }
     }
+
+    /// A conversation cannot be gone on with now.
+    pub fn session_in_use(holder: &str) -> Self {
+        let detail = format!(
+            "sandbox {holder} works with this conversation now: set fork to begin a copy of it, send the sandbox a \
+             message, or wait for its end"
+        );
+        Self::conflict("session_in_use", detail)
+    }
 }
 
 impl From<sunaba_engine::IllegalStep> for Error {

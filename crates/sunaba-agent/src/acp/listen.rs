@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::run::{Decision, Phase, Progress, Run};
 use super::wire::{self, Heard, Permission, Refusal, TurnEnd, Update};
-use super::{AcpAgent, gemini, refused, translate};
+use super::{AcpAgent, gemini, translate};
 use crate::child::Read;
 use crate::tools::ToolCall;
 use crate::{AgentEvent, Answer, Ending, PermissionMode, Question, RunError};
@@ -83,18 +83,10 @@ impl Run {
         let Some(unseen) = self.outbox.answered(id) else { return Ok(Progress::On) };
         let end: TurnEnd = match answer {
             Ok(end) => serde_json::from_value(end).unwrap_or_default(),
-            Err(refusal) => {
-                self.story.end_answer();
-                return Ok(Progress::Over(Ending::Failed(refused::error(
-                    self.config.agent.preset(),
-                    &refusal,
-                ))));
-            }
+            Err(refusal) => return self.gave_up(&refusal, unseen),
         };
         if end.stop_reason == "cancelled" {
-            for message in unseen {
-                self.outbox.hold(message);
-            }
+            self.outbox.hold_first(unseen);
         } else {
             for message in unseen {
                 self.ctx.events.emit(AgentEvent::message_injected(self.story.turns, message));
@@ -187,7 +179,7 @@ impl Run {
             }
             Answer::Deny { message } => format!("[{tool} was not allowed] {message}"),
         };
-        self.outbox.deny(denial);
+        self.outbox.remark(denial);
         // Before the answer, so that it is there when the model is asked again.
         self.flush()?;
         if self.config.agent.preset().keeps_open_calls {

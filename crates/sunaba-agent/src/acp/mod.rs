@@ -15,6 +15,7 @@
 mod again;
 mod calls;
 mod command;
+mod cuts;
 mod files;
 mod gemini;
 mod interrupt;

@@ -34,11 +34,11 @@ impl Words {
 #[derive(Debug)]
 pub(super) struct Outbox {
     takes: Prompts,
-    denials_at_once: bool,
+    remarks_at_once: bool,
     handed: Vec<Handed>,
     held: Vec<Incoming>,
-    /// What the agent is to be told of what it was not allowed.
-    denials: Vec<String>,
+    /// What the agent is to be told that nobody said: of what it was not allowed, or of an answer that is lost.
+    remarks: Vec<String>,
 }
 
 impl Outbox {
@@ -46,8 +46,8 @@ impl Outbox {
         Self::taken(preset.prompts, preset.goes_on_after_refusal)
     }
 
-    fn taken(takes: Prompts, denials_at_once: bool) -> Self {
-        Self { takes, denials_at_once, handed: Vec::new(), held: Vec::new(), denials: Vec::new() }
+    fn taken(takes: Prompts, remarks_at_once: bool) -> Self {
+        Self { takes, remarks_at_once, handed: Vec::new(), held: Vec::new(), remarks: Vec::new() }
     }
 
     /// Keeps a message until something can be handed over.
@@ -55,9 +55,14 @@ impl Outbox {
         self.held.push(message);
     }
 
-    /// What the agent has to know of a refusal, which the protocol has no words for.
-    pub(super) fn deny(&mut self, words: String) {
-        self.denials.push(words);
+    /// Keeps messages that come before those that are kept already.
+    pub(super) fn hold_first(&mut self, messages: Vec<Incoming>) {
+        self.held.splice(0..0, messages);
+    }
+
+    /// What the agent has to know and the protocol has no words for.
+    pub(super) fn remark(&mut self, words: String) {
+        self.remarks.push(words);
     }
 
     /// What is to be handed over now; nothing as long as nobody has said a word, or the agent has to be let alone.
@@ -66,13 +71,13 @@ impl Outbox {
         if is_busy && self.takes == Prompts::OneAtATime {
             return None;
         }
-        let may_deny = !is_busy || self.denials_at_once;
-        let denials = if may_deny { std::mem::take(&mut self.denials) } else { Vec::new() };
-        if !self.has_words() && denials.is_empty() {
+        let may_remark = !is_busy || self.remarks_at_once;
+        let remarks = if may_remark { std::mem::take(&mut self.remarks) } else { Vec::new() };
+        if !self.has_words() && remarks.is_empty() {
             return None;
         }
         let messages = std::mem::take(&mut self.held);
-        let texts = denials.into_iter().chain(messages.iter().map(spoken)).collect();
+        let texts = remarks.into_iter().chain(messages.iter().map(spoken)).collect();
         Some(Words { texts, messages })
     }
 
@@ -111,8 +116,8 @@ impl Outbox {
 
     /// What was handed over was dropped by the agent: what had not entered is said again.
     pub(super) fn dropped(&mut self) {
-        let lost = self.handed.drain(..).flat_map(|handed| handed.messages);
-        self.held = lost.chain(std::mem::take(&mut self.held)).collect();
+        let lost = self.handed.drain(..).flat_map(|handed| handed.messages).collect();
+        self.hold_first(lost);
     }
 
     /// Whether somebody has said something that was not handed over yet.
@@ -190,7 +195,7 @@ mod tests {
     #[test]
     fn a_refusal_is_explained_when_the_agent_can_hear_it() {
         let mut outbox = busy(Prompts::First);
-        outbox.deny("not on a Monday".to_owned());
+        outbox.remark("not on a Monday".to_owned());
         let words = outbox.next().unwrap();
         assert!(!words.texts.concat().contains("Monday"), "its turn is about to end");
         outbox.handed_over(2, words, 2);

@@ -15,7 +15,7 @@ use super::start::{Open, lay, never_began, open};
 use super::story::Story;
 use super::wire::{self, TurnEnd};
 use super::{AcpConfig, command, store, usage};
-use crate::child::{Process, Read};
+use crate::child::{Cuts, Process, Read};
 use crate::{
     AgentEvent, Answer, Ending, ErrorClass, Incoming, RunContext, RunError, RunOutcome, StreamErrorType,
     Usage,
@@ -84,6 +84,7 @@ pub(super) struct Run {
     pub(super) outbox: Outbox,
     pub(super) phase: Phase,
     pub(super) inbox_open: bool,
+    pub(super) cuts: Cuts,
     /// What a conversation that is taken up had used already.
     used_before: Usage,
     /// Permissions that somebody is being asked for, by the request's number.
@@ -109,6 +110,7 @@ impl Run {
             next_id: open.next_id,
             phase: Phase::Busy,
             inbox_open: true,
+            cuts: Cuts::default(),
             used_before: usage::kept_before(&config.agent, &dir),
             asking: JoinSet::new(),
             asked: HashMap::new(),

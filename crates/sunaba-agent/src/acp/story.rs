@@ -80,6 +80,11 @@ impl Story {
         }
     }
 
+    /// Whether the model is in the middle of an answer, as far as it was told.
+    pub(super) fn is_answering(&self) -> bool {
+        self.is_answering
+    }
+
     /// Whether the agent, when it works, waits for the model's next words, which were asked for already.
     pub(super) fn awaits_answer(&self) -> bool {
         !self.is_answering && self.calls.is_empty()

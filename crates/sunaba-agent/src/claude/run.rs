@@ -10,13 +10,12 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::calls::Calls;
 use super::command::TakeUp;
-use super::cuts::Cuts;
 use super::outbox::Outbox;
 use super::start::{never_began, prepare};
 use super::story::Story;
 use super::wire::{self, TurnResult};
 use super::{ClaudeConfig, store};
-use crate::child::{Process, Read};
+use crate::child::{Cuts, Process, Read};
 use crate::{AgentEvent, Ending, ErrorClass, Incoming, RunContext, RunError, RunOutcome, StreamErrorType};
 
 /// How long the CLI may take to begin with what it has been told before its last turn ended.

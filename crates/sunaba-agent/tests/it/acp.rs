@@ -1,8 +1,6 @@
 //! The `acp` runtime where no real agent goes by itself: broken, stuck, killed, not there, or one of which nothing is
 //! known.
 
-use std::io::Write as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -18,11 +16,13 @@ use crate::conformance::stage::{Kind, Scripted, until_file};
 use crate::fake_model::{asks, says};
 use crate::harness::{Harness, Setup};
 use crate::interrupts::alive_in_group;
+use crate::place::program;
 
 /// Answers as an agent does until it is prompted; `$id` is the prompt's number.
-const HELLO: &str = r#"#!/bin/sh
+const HELLO: &str = r#"
 number() { printf %s "$1" | sed 's/.*"id":\([0-9]*\).*/\1/'; }
 answer() { echo '{"jsonrpc":"2.0","id":'"$1"',"result":'"$2"'}'; }
+refuse() { echo '{"jsonrpc":"2.0","id":'"$1"',"error":{"code":-32603,"message":"'"$2"'"}}'; }
 update() { echo '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s1","update":'"$1"'}}'; }
 say() { update '{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"'"$1"'"}}'; }
 read -r line; answer "$(number "$line")" '{"protocolVersion":1,"agentCapabilities":{"loadSession":true}}'
@@ -32,15 +32,13 @@ read -r prompt; id=$(number "$prompt")
 "#;
 
 /// A program in an agent's place.
-fn stand_in(place: &Path, rest: &str) -> AcpConfig {
+pub(crate) fn stand_in(place: &Path, rest: &str) -> AcpConfig {
     let path = place.join("stand-in");
-    let mut file = std::fs::File::create(&path).unwrap();
-    file.write_all(format!("{HELLO}{rest}").as_bytes()).unwrap();
-    file.set_permissions(std::fs::Permissions::from_mode(0o755)).unwrap();
+    program(&path, &format!("{HELLO}{rest}"));
     AcpConfig::new(AcpAgent::Command(vec![path.display().to_string()]))
 }
 
-async fn start(config: AcpConfig) -> Harness {
+pub(crate) async fn start(config: AcpConfig) -> Harness {
     let runtime = Box::new(AcpRuntime::new(config));
     Harness::start_with(vec![], Setup { runtime: Some(runtime), ..Setup::default() }, |_| ()).await
 }
@@ -174,8 +172,7 @@ async fn an_agent_of_which_nothing_is_known_is_not_relied_upon_to_ask() {
 async fn told_to_end_while_it_starts_it_leaves_nothing() {
     let place = TempDir::new().unwrap();
     let path = place.path().join("silent");
-    std::fs::write(&path, "#!/bin/sh\necho $$ > pid\nexec sleep 300\n").unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    program(&path, "echo $$ > pid\nexec sleep 300\n");
     let mut harness = start(AcpConfig::new(AcpAgent::Command(vec![path.display().to_string()]))).await;
     let pid = until_file(&harness, "pid").await;
     harness.shutdown.cancel();

@@ -1,7 +1,5 @@
 //! The `claude` runtime where the real CLI does not go by itself: killed, stuck, broken, or not there.
 
-use std::io::Write as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -17,6 +15,7 @@ use crate::conformance::stage::{Kind, claude_config, until_file};
 use crate::fake_model::{asks, says};
 use crate::harness::{Harness, Setup};
 use crate::interrupts::alive_in_group;
+use crate::place::program;
 
 /// Answers the first message as the CLI does; `$uuid` is that message's.
 pub(crate) const HELLO: &str = r#"
@@ -36,9 +35,7 @@ pub(crate) fn stand_in(place: &TempDir, rest: &str) -> PathBuf {
 
 pub(crate) fn script(place: &TempDir, lines: &str) -> PathBuf {
     let path = place.path().join("stand-in");
-    let mut file = std::fs::File::create(&path).unwrap();
-    file.write_all(format!("#!/bin/sh\n{lines}").as_bytes()).unwrap();
-    file.set_permissions(std::fs::Permissions::from_mode(0o755)).unwrap();
+    program(&path, lines);
     path
 }
 

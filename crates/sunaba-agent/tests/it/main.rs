@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a helper that cannot go on is a test that failed")]
 
 mod acp;
+mod acp_gives_up;
 mod alone;
 mod claude;
 mod claude_control;

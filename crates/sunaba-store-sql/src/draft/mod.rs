@@ -32,7 +32,7 @@ pub use plan::{PlannedSandbox, external_sandbox};
 pub use questions::{Precedent, QUESTION_EVENTS, refuse_other_question};
 pub use record::{NewEventRow, NewFeedRow, Notice, Says};
 pub use registry::patched;
-pub use sessions::{Again, SUSPENDING, session_in_use};
+pub use sessions::{Again, SUSPENDING};
 pub use spending::{Cap, Grant};
 pub use standing::{refuse_long_ended, superseded};
 

@@ -222,15 +222,6 @@ fn bounded(mut words: String) -> String {
     words
 }
 
-/// Why a conversation cannot be gone on with now.
-pub fn session_in_use(holder: &str) -> Error {
-    let detail = format!(
-        "sandbox {holder} works with this conversation now: set fork to begin a copy of it, send the sandbox a \
-         message, or wait for its end"
-    );
-    Error::conflict("session_in_use", detail)
-}
-
 /// What the sandbox that died had been told may not be in the conversation that it left: then it is told again.
 fn next_after_death(row: &Sandbox, reason: &str, last: Option<&TranscriptRecord>) -> NewSandbox {
     match last.filter(|last| last.sandbox_id == row.id && last.runtime == row.runtime) {

@@ -63,15 +63,17 @@ impl Unit {
     }
 
     /// Makes the sandbox that goes on after another one, which leaves it what nobody has read, also if it failed before
-    /// anybody knew that something would go on.
+    /// anybody knew that something would go on. Of one that failed that includes an interrupt's words; of one that was
+    /// done there is nothing left to interrupt.
     pub(crate) async fn make_next(&mut self, past: &SandboxId, new: &NewSandbox) -> Result<Sandbox, Fault> {
-        let next = self.make_sandbox(new).await?;
+        let new = self.with_own_conversation(past, new).await?;
+        let next = self.make_sandbox(&new).await?;
         let (from, to) = (past.as_str(), next.id.as_str());
         let failed = self.draft.get_sandbox(past)?.row.state == SandboxState::Failed;
         sqlx::query!(
             "UPDATE messages SET sandbox_id = ?2, state = 'queued', via = NULL, offered_at = NULL,
                                  handed_over_at = NULL, acknowledged_at = NULL, reason = NULL
-             WHERE sandbox_id = ?1 AND message_type <> 'interrupt'
+             WHERE sandbox_id = ?1 AND (message_type <> 'interrupt' OR ?3 AND trim(content) <> '')
                AND (state IN ('queued', 'handed_over')
                     OR ?3 AND state = 'expired' AND reason LIKE 'the sandbox ended %')",
             from,

@@ -5,7 +5,6 @@ mod waits;
 
 use async_trait::async_trait;
 use sunaba_store::{Error, FollowedUp, NewSandbox, NewTranscript, Result, SessionStore, Suspension, Writer};
-use sunaba_store_sql::draft::session_in_use;
 use sunaba_types::limits::SESSIONS_MAX;
 use sunaba_types::{BlobHash, NewMessage, ProjectId, Sandbox, SandboxId, TaskId, TranscriptRecord};
 
@@ -17,21 +16,26 @@ use crate::writer::Command;
 
 pub(crate) use waits::note_answer;
 
-/// Selects a living sandbox of the same project that works with a conversation, or is to.
+/// Selects a living sandbox of the same project that works with a conversation, or is to, but for one.
 macro_rules! holder_query {
-    ($session:expr, $of:expr) => {
+    ($session:expr, $of:expr, $but:expr) => {
         sqlx::query_scalar!(
             "SELECT s.id FROM sandboxes AS s
              WHERE s.state IN ('pending', 'creating', 'running', 'completing')
                AND (s.terms ->> '$.resume.session_id' = ?1 AND coalesce(s.terms ->> '$.resume.fork', 0) = 0
                     OR EXISTS (SELECT 1 FROM transcripts AS x WHERE x.sandbox_id = s.id AND x.session_id = ?1))
                AND s.project_id IS (SELECT o.project_id FROM sandboxes AS o WHERE o.id = ?2)
+               AND s.id <> ?3
              LIMIT 1",
             $session,
-            $of
+            $of,
+            $but
         )
     };
 }
+
+/// No sandbox is called so.
+const NOBODY: &str = "";
 
 struct PutTranscript {
     new: NewTranscript,
@@ -111,10 +115,25 @@ impl Unit {
     pub(crate) async fn refuse_second_holder(&mut self, new: &NewSandbox) -> Result<(), Fault> {
         let Some(resume) = new.terms.resume.as_ref().filter(|resume| !resume.fork) else { return Ok(()) };
         let (session, of) = (resume.session_id.as_str(), resume.from.as_str());
-        match holder_query!(session, of).fetch_optional(self.sql()).await? {
-            Some(holder) => Err(session_in_use(&holder).into()),
+        match holder_query!(session, of, NOBODY).fetch_optional(self.sql()).await? {
+            Some(holder) => Err(sunaba_store::Error::session_in_use(&holder).into()),
             None => Ok(()),
         }
+    }
+
+    /// The sandbox that takes the place of a past one. Its conversation may be another's by now; then it has a copy.
+    pub(crate) async fn with_own_conversation(
+        &mut self,
+        past: &SandboxId,
+        new: &NewSandbox,
+    ) -> Result<NewSandbox, Fault> {
+        let mut new = new.clone();
+        if let Some(resume) = new.terms.resume.as_mut().filter(|resume| !resume.fork) {
+            let (session, of) = (resume.session_id.as_str(), resume.from.as_str());
+            let holder = holder_query!(session, of, past.as_str()).fetch_optional(self.sql()).await?;
+            resume.fork = holder.is_some();
+        }
+        Ok(new)
     }
 
     /// The last conversation of a sandbox's task.
@@ -169,7 +188,8 @@ impl SessionStore for SqliteStore {
 
     async fn session_holder(&self, session_id: &str, of: &SandboxId) -> Result<Option<SandboxId>> {
         let of = of.as_str();
-        let holder = holder_query!(session_id, of).fetch_optional(&self.readers).await.map_err(told)?;
+        let holder =
+            holder_query!(session_id, of, NOBODY).fetch_optional(&self.readers).await.map_err(told)?;
         Ok(holder.map(|id| readable(SandboxId::parse(&*id).ok(), "sandboxes", "id", &id)).transpose()?)
     }
 

@@ -121,6 +121,8 @@ pub async fn lets_one_hold_a_session(world: World) {
     let (won, lost) = if one.is_ok() { (one, two) } else { (two, one) };
     let won = won.expect("one of them");
     assert_eq!(code(lost), "session_in_use");
+    let told = follow_up(&world, &past.id, "one more thing").await.expect("goes on").sandbox;
+    assert!(told.terms.resume.expect("with its conversation").fork, "another one has it");
     assert_eq!(world.store.session_holder("talk", &past.id).await.expect("up").as_ref(), Some(&won.id));
     let task = world.task_in(&world.project("/theirs").await).await;
     let elsewhere = world.assign(&task.id).await;
@@ -312,6 +314,8 @@ pub async fn adds_up_the_time_of_work(world: World) {
 pub async fn retries_what_died(world: World) {
     let (task, first) = world.running().await;
     let unread = world.say(&first.id, USER, "mind the gap").await;
+    let turn = world.say(&first.id, MessageType::Interrupt, "turn left").await;
+    let stop = world.say(&first.id, MessageType::Interrupt, " ").await;
     let replace = async |id: &SandboxId| {
         let replaced = world.store.replace_died_sandbox(id, "it was killed", 2).await;
         replaced.expect("up")
@@ -321,6 +325,10 @@ pub async fn retries_what_died(world: World) {
     assert_eq!(second.terms.deaths, 1);
     let moved = world.store.find_message(&unread.id).await.expect("up").expect("it exists");
     assert_eq!((&moved.sandbox_id, moved.state), (&second.id, MessageState::Queued));
+    let moved = world.store.find_message(&turn.id).await.expect("up").expect("it exists");
+    assert_eq!((&moved.sandbox_id, moved.state), (&second.id, MessageState::Queued), "its words count");
+    let expired = world.store.find_message(&stop.id).await.expect("up").expect("it exists");
+    assert_eq!(expired.state, MessageState::Expired, "there is nothing left to stop");
     assert_eq!(replace(&first.id).await, None, "once");
     put(&world, &second, "talk", "x", 1).await;
     let third = replace(&second.id).await.expect("tried again");

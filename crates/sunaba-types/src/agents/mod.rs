@@ -198,6 +198,7 @@ impl KnownAgent {
     pub fn abilities(&self) -> Abilities {
         let verdict = |case: &str| self.result(case).map(|result| result.verdict);
         let always = |case: &str| verdict(case) == Some(Verdict::Yes);
+        let at_times = |case: &str| always(case) || verdict(case) == Some(Verdict::Sometimes);
         Abilities {
             message: match verdict("message_in_a_tool") {
                 Some(Verdict::Yes) => MessageEffect::NextCall,
@@ -205,7 +206,8 @@ impl KnownAgent {
                 Some(Verdict::No) | None => MessageEffect::EndOfTurn,
             },
             interrupt: always("interrupt_in_a_tool") && always("interrupt_in_a_stream"),
-            permissions: always("permission_allowed") && always("permission_denied"),
+            // What is denied is never done; the words may come late.
+            permissions: always("permission_allowed") && at_times("permission_denied"),
             rewrite: always("permission_rewritten"),
             resume: always("resume_after_kill"),
             fork: always("fork"),

@@ -425,12 +425,13 @@ impl Session<'_> {
                 if self.terminated.token.is_cancelled() { "terminated" } else { "failed" },
             ),
         };
+        let mut last_words = Vec::new();
         if let Err(failure) = &result {
             let error = self.reporter.without_token(&failure.error);
             tracing::error!(phase = failure.phase, error, "the run failed");
             let fields =
                 json!({"error": failure.error, "phase": failure.phase, "error_class": failure.class});
-            self.reporter.emit("agent.failed", Source::Agent, object(fields));
+            last_words.push(("agent.failed", Source::Agent, object(fields)));
         }
         let shutdown = json!({
             "reason": reason,
@@ -438,7 +439,9 @@ impl Session<'_> {
             "timestamp": SystemClock.now().to_string(),
             "dropped_output_events": self.reporter.dropped_output(),
         });
-        self.reporter.emit("agent.shutdown", Source::Worker, object(shutdown));
+        last_words.push(("agent.shutdown", Source::Worker, object(shutdown)));
+        // A sandbox that failed is ended at once.
+        self.reporter.emit_together(last_words);
         let flushed = self.flush().await;
         if !flushed {
             tracing::warn!("ended before the server had every event");

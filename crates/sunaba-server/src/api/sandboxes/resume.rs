@@ -1,6 +1,5 @@
 //! The conversation that a new sandbox is asked to go on with.
 
-use http::StatusCode;
 use sunaba_types::{ProjectId, Resume, ResumeCause, Sandbox, TranscriptRecord};
 
 use crate::auth::{Identity, may_see_sandbox};
@@ -47,11 +46,7 @@ pub(super) async fn find(state: &AppState, identity: &Identity, asked: &Asked) -
         if !asked.fork
             && let Some(holder) = state.store().session_holder(&asked.session_id, &of.id).await?
         {
-            let detail = format!(
-                "sandbox {holder} works with this conversation now: set fork to begin a copy of it, send the sandbox a \
-                 message, or wait for its end"
-            );
-            return Err(ApiError::new(StatusCode::CONFLICT, "session_in_use", detail));
+            return Err(sunaba_store::Error::session_in_use(holder.as_str()).into());
         }
         return Ok(Session { record, of, fork: asked.fork });
     }

@@ -76,6 +76,25 @@ impl Reporter {
         self.emit_with(event_type, source, fields, None)
     }
 
+    /// Writes events down of which the first may be the last that the server waits for: they are sent together.
+    pub(super) fn emit_together(&self, events: Vec<(&str, Source, Map<String, Value>)>) {
+        let lines: Vec<_> = events
+            .into_iter()
+            .filter_map(|(event_type, source, fields)| {
+                serde_json::to_vec(&self.envelope(event_type, source, fields)).ok()
+            })
+            .collect();
+        let mut spool = self.spool();
+        let kept = lines.iter().filter(|line| spool.append(line, false)).count() as u64;
+        drop(spool);
+        self.count(kept);
+    }
+
+    fn count(&self, kept: u64) {
+        self.0.emitted.fetch_add(kept, Ordering::Relaxed);
+        self.0.progress.send_modify(|progress| progress.emitted += kept);
+    }
+
     /// The same, with the tree of files after an event.
     pub(super) fn emit_with(
         &self,
@@ -91,10 +110,7 @@ impl Reporter {
         let event_id = event["event_id"].as_str().unwrap_or_default().to_owned();
         let Ok(line) = serde_json::to_vec(&event) else { return event_id };
         let kept = self.spool().append(&line, event_type == "agent.tool_output");
-        if kept {
-            self.0.emitted.fetch_add(1, Ordering::Relaxed);
-            self.0.progress.send_modify(|progress| progress.emitted += 1);
-        }
+        self.count(u64::from(kept));
         event_id
     }
 
