@@ -69,9 +69,8 @@ fn agent_done(effects: &mut Effects, state: &mut SandboxState, task: Option<Task
     }
 }
 
-/// The same for a sandbox whose end is seen by whoever brought it up. An error fails nothing here, because its worker
-/// makes the work safe before it tells of the failure; nor does a crash: whether the task is tried again is decided
-/// together with the failure, when the sandbox is over, and must not be lost in between.
+/// The same for a sandbox whose end is seen by whoever brought it up. A crash fails nothing here: whether the task is
+/// tried again is decided together with the failure, when the sandbox is over, and must not be lost in between.
 pub fn effects_of_watched(
     event_type: &str,
     payload: &EventPayload,
@@ -81,12 +80,11 @@ pub fn effects_of_watched(
     let effects = effects_of(event_type, payload, sandbox, task);
     let crashed = payload.field::<String>("error_class").is_some_and(|class| class == CRASHED);
     let works = matches!(sandbox, SandboxState::Creating | SandboxState::Running);
-    let crash = effects.failure.clone().filter(|_| crashed && effects.task == Some(TaskState::Failed));
-    if !works || (crash.is_none() && event_type != "agent.error") {
+    if !(crashed && works && effects.task == Some(TaskState::Failed)) {
         return effects;
     }
     let heard = effects.sandbox.into_iter().filter(|state| *state == SandboxState::Running).collect();
-    Effects { sandbox: heard, task: None, failure: None, crash }
+    Effects { sandbox: heard, task: None, failure: None, crash: effects.failure }
 }
 
 fn waits(task: TaskState) -> bool {
@@ -173,16 +171,6 @@ mod tests {
         assert_eq!((waits.sandbox, waits.crash), (vec![SandboxState::Completed], None));
         let alone = told("crashed", SandboxState::Running, None);
         assert_eq!((alone.sandbox, alone.crash), (vec![SandboxState::Failed], None), "nothing to try again");
-    }
-
-    #[test]
-    fn an_error_that_somebody_watches_leaves_time_to_make_the_work_safe() {
-        let error = payload(&serde_json::json!({"error": "no", "error_class": "auth"}));
-        let told = |sandbox, task| effects_of_watched("agent.error", &error, sandbox, Some(task));
-        assert_eq!(told(SandboxState::Running, TaskState::Running), Effects::default());
-        assert_eq!(told(SandboxState::Running, TaskState::WaitingInput), Effects::default());
-        let first = told(SandboxState::Creating, TaskState::Assigned);
-        assert_eq!((first.sandbox, first.task, first.crash), (vec![SandboxState::Running], None, None));
     }
 
     #[test]

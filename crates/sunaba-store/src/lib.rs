@@ -36,8 +36,8 @@ pub use messages::{MessageStore, Queued, TakeMode};
 pub use nodes::{HeldBy, NodeStore};
 pub use questions::{QuestionFilter, QuestionStore};
 pub use registry::{
-    BlobStore, NewProject, NewSandbox, NewTask, NewTicket, ProjectPatch, RegistryStore, SandboxChange,
-    SandboxFilter, TaskFilter,
+    BlobStore, NewProject, NewSandbox, NewTask, NewTicket, NewWork, ProjectPatch, RegistryStore,
+    SandboxChange, SandboxFilter, TaskFilter,
 };
 pub use secrets::{SECRETS_MAX, SecretName, SecretStore};
 pub use sessions::{FollowedUp, NewTranscript, SessionStore, Suspension, Waits};

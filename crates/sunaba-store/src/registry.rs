@@ -94,6 +94,31 @@ pub struct NewSandbox {
     pub terms: Terms,
 }
 
+/// A ticket, its one task and a sandbox for it, all or none of them.
+#[derive(Debug, Clone)]
+pub struct NewWork {
+    /// The ticket, of which the task has its title, text and urgency.
+    pub ticket: NewTicket,
+    /// What kind of task.
+    pub task_type: String,
+    /// The sandbox; the task is filled in.
+    pub sandbox: NewSandbox,
+}
+
+impl NewWork {
+    /// The task of the ticket that was made.
+    pub fn task(&self, ticket_id: TicketId) -> NewTask {
+        NewTask {
+            ticket_id,
+            task_type: self.task_type.clone(),
+            title: self.ticket.title.clone(),
+            description: self.ticket.description.clone(),
+            priority: self.ticket.priority,
+            execution_config: ExecutionConfig::default(),
+        }
+    }
+}
+
 /// Which sandboxes to list, newest first.
 #[derive(Debug, Clone, Default)]
 pub struct SandboxFilter {
@@ -222,6 +247,8 @@ pub trait RegistryStore {
     /// has to be brought up); claims and assigns its task.
     /// [`crate::Error::Conflict`] (`task_not_ready`) if the task is not pending.
     async fn create_sandbox(&self, sandbox: NewSandbox) -> Result<Sandbox>;
+    /// Makes a ticket, a task and its first sandbox in one step, so that a refusal or a death leaves none of them.
+    async fn create_work(&self, work: NewWork) -> Result<Sandbox>;
     /// A sandbox by id.
     async fn find_sandbox(&self, id: &SandboxId) -> Result<Option<Sandbox>>;
     /// Whether this writer still stands for the sandbox: [`crate::Error::Conflict`] `attempt_superseded`

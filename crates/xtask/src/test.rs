@@ -23,7 +23,8 @@ pub(crate) fn run() -> anyhow::Result<()> {
             "documentation",
             cargo(&["doc", "--workspace", "--no-deps", "--quiet", CI]).env("RUSTDOCFLAGS", "-D warnings"),
         )?,
-        stage::run("build", &mut cargo(&["build", "--workspace", "--bins", CI]))?,
+        // With the tests: for the programs alone dependencies have other features, and all would be built twice.
+        stage::run("build", &mut cargo(&["build", "--workspace", "--all-targets", CI]))?,
     ];
     let mut left_out = Vec::new();
     reports.push(rust_tests(&mut left_out)?);

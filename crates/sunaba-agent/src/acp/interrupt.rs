@@ -20,12 +20,12 @@ impl Run {
         // Kept from now on, however this goes.
         self.outbox.hold(message.clone());
         let was_calling = self.story.calls.is_empty();
-        self.asking.abort_all();
-        for (_, (id, _)) in self.asked.drain() {
-            self.process.send(&wire::chosen(&id, None))?;
-        }
+        self.withdraw_questions()?;
         self.process.send(&wire::cancel(&self.session))?;
-        let gone = match self.until_stopped(began).await? {
+        self.is_stopping = true;
+        let stopped = self.until_stopped(began).await?;
+        self.is_stopping = false;
+        let gone = match stopped {
             Stopped::Over(ending) => return Ok(Some(ending)),
             Stopped::Idle if was_calling && self.config.agent.preset().lets_calls_linger => {
                 // Its turn is over and written down; in the call that it keeps it would not hear a signal for long.
@@ -64,6 +64,15 @@ impl Run {
             return Ok(self.wait_for_words());
         }
         self.rest()
+    }
+
+    /// Nobody is to decide any more what the agent asked for.
+    pub(super) fn withdraw_questions(&mut self) -> Result<(), RunError> {
+        self.asking.abort_all();
+        for (_, (id, _)) in self.asked.drain() {
+            self.process.send(&wire::chosen(&id, None))?;
+        }
+        Ok(())
     }
 
     /// Goes on reading until the agent has ended its turn; gives the ending if it comes to one.
@@ -124,6 +133,8 @@ impl Run {
         let open = open(&self.config, &self.ctx, &self.dir, Some(self.session.clone())).await?;
         self.process = open.process;
         self.next_id = open.next_id;
+        // Its prompts are counted anew.
+        self.cut.before = 0;
         Ok(())
     }
 }

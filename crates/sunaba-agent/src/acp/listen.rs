@@ -83,7 +83,7 @@ impl Run {
         let Some(unseen) = self.outbox.answered(id) else { return Ok(Progress::On) };
         let end: TurnEnd = match answer {
             Ok(end) => serde_json::from_value(end).unwrap_or_default(),
-            Err(refusal) => return self.gave_up(&refusal, unseen),
+            Err(refusal) => return self.gave_up(id, &refusal, unseen),
         };
         if end.stop_reason == "cancelled" {
             self.outbox.hold_first(unseen);

@@ -120,6 +120,11 @@ impl Outbox {
         self.hold_first(lost);
     }
 
+    /// Whether a prompt before this one is not answered yet.
+    pub(super) fn has_older_than(&self, id: u64) -> bool {
+        self.handed.iter().any(|handed| handed.id < id)
+    }
+
     /// Whether somebody has said something that was not handed over yet.
     pub(super) fn has_words(&self) -> bool {
         self.held.iter().any(|message| !message.content.trim().is_empty())

@@ -10,12 +10,13 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::calls::Calls;
+use super::cuts::CutTurns;
 use super::prompts::{Outbox, Words};
 use super::start::{Open, lay, never_began, open};
 use super::story::Story;
 use super::wire::{self, TurnEnd};
 use super::{AcpConfig, command, store, usage};
-use crate::child::{Cuts, Process, Read};
+use crate::child::{Process, Read};
 use crate::{
     AgentEvent, Answer, Ending, ErrorClass, Incoming, RunContext, RunError, RunOutcome, StreamErrorType,
     Usage,
@@ -84,7 +85,9 @@ pub(super) struct Run {
     pub(super) outbox: Outbox,
     pub(super) phase: Phase,
     pub(super) inbox_open: bool,
-    pub(super) cuts: Cuts,
+    pub(super) cut: CutTurns,
+    /// It was told to end its turn.
+    pub(super) is_stopping: bool,
     /// What a conversation that is taken up had used already.
     used_before: Usage,
     /// Permissions that somebody is being asked for, by the request's number.
@@ -110,7 +113,8 @@ impl Run {
             next_id: open.next_id,
             phase: Phase::Busy,
             inbox_open: true,
-            cuts: Cuts::default(),
+            cut: CutTurns::default(),
+            is_stopping: false,
             used_before: usage::kept_before(&config.agent, &dir),
             asking: JoinSet::new(),
             asked: HashMap::new(),
@@ -205,6 +209,9 @@ impl Run {
     async fn late(&mut self) -> Result<Option<Ending>, RunError> {
         if matches!(self.phase, Phase::Waiting(_)) {
             return Ok(Some(Ending::Interrupted));
+        }
+        if self.say_again_after_cut()? {
+            return Ok(None);
         }
         // It had been taken into the turn before, unseen, and there is no answer to wait for.
         for message in self.outbox.settled() {
@@ -319,6 +326,7 @@ impl Run {
     /// Nothing is left running, however it ended.
     async fn let_go(&mut self, ending: &Ending) {
         self.asking.abort_all();
+        self.is_stopping = true;
         if matches!(ending, Ending::Cancelled | Ending::MaxTurns) {
             let _ = self.process.send(&wire::cancel(&self.session));
             // So that the conversation is whole when it is taken up again.

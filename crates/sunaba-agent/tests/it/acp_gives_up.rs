@@ -61,3 +61,23 @@ read -r prompt; refuse "$(number "$prompt")" 'nobody answers'; cat >/dev/null
     let ids: Vec<_> = outcome.undelivered.iter().map(|message| message.message_id.as_str()).collect();
     assert_eq!(ids, ["message_1"]);
 }
+
+#[tokio::test]
+async fn a_turn_that_is_given_up_because_it_was_stopped_does_not_go_on() {
+    let place = TempDir::new().unwrap();
+    let rest = r#"
+say half; touch ready; read -r cancel
+refuse "$id" 'aborted'
+read -r prompt; printf '%s\n' "$prompt" > second
+say turned; answer "$(number "$prompt")" '{"stopReason":"end_turn"}'; cat >/dev/null
+"#;
+    let mut harness = start(stand_in(place.path(), rest)).await;
+    until_file(&harness, "ready").await;
+    harness.send("message_1", MessageType::Interrupt, "turn left").await;
+    let outcome = harness.outcome().await;
+    assert!(outcome.success(), "{outcome:?}");
+    let heard = std::fs::read_to_string(harness.dir.path().join("second")).unwrap();
+    assert!(heard.contains("turn left") && !heard.contains("Go on from where you were"), "{heard}");
+    assert_eq!(harness.told_of("agent.stream_error").len(), 0, "nothing failed");
+    assert_eq!(harness.told_of("agent.interrupted").len(), 1);
+}

@@ -80,6 +80,8 @@ async fn a_new_sandbox_goes_on_with_a_conversation_or_a_copy_of_it() {
     assert_eq!(next["terms"]["follow_up_minutes"], 2.0);
     let second = ask(json!({})).await;
     second.expect_problem(409, "session_in_use");
+    let tasks = app.admin.get("/api/v1/tasks?limit=50").await.expect(200);
+    assert_eq!(tasks["tasks"].as_array().unwrap().len(), 3, "what was refused left no task: {tasks}");
     assert!(second.text.contains(next["id"].as_str().unwrap()), "it has not begun yet: {}", second.text);
     let id = SandboxId::parse(next["id"].as_str().unwrap()).unwrap();
     let worker = app.worker(&id, 1).await;

@@ -5,10 +5,11 @@ mod projects;
 mod sandboxes;
 mod tasks;
 mod tickets;
+mod work;
 
 use async_trait::async_trait;
 use sunaba_store::{
-    NewProject, NewSandbox, NewTask, NewTicket, ProjectPatch, RegistryStore, Result, SandboxChange,
+    NewProject, NewSandbox, NewTask, NewTicket, NewWork, ProjectPatch, RegistryStore, Result, SandboxChange,
     SandboxFilter, TaskFilter, Writer,
 };
 use sunaba_types::{Project, ProjectId, Sandbox, SandboxId, Task, TaskId, Ticket, TicketId, Timestamp};
@@ -81,6 +82,10 @@ impl RegistryStore for PostgresStore {
 
     async fn list_tasks(&self, filter: TaskFilter) -> Result<Vec<Task>> {
         self.read_tasks(filter).await
+    }
+
+    async fn create_work(&self, work: NewWork) -> Result<Sandbox> {
+        self.writer.run(work::CreateWork(work)).await
     }
 
     async fn create_sandbox(&self, sandbox: NewSandbox) -> Result<Sandbox> {

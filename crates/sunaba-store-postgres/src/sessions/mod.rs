@@ -136,8 +136,16 @@ impl Unit {
         let mut new = new.clone();
         if let Some(resume) = new.terms.resume.as_mut().filter(|resume| !resume.fork) {
             let (session, of) = (resume.session_id.as_str(), resume.from.as_str());
+            // Whoever is about to take it has its name locked; to wait for that would be out of order.
+            let name = format!("session {session}");
+            let is_free = sqlx::query_scalar!(
+                r#"SELECT pg_try_advisory_xact_lock(hashtextextended($1, 5381)) AS "is_free!""#,
+                name
+            )
+            .fetch_one(self.sql())
+            .await?;
             let holder = holder_query!(session, of, past.as_str()).fetch_optional(self.sql()).await?;
-            resume.fork = holder.is_some();
+            resume.fork = !is_free || holder.is_some();
         }
         Ok(new)
     }

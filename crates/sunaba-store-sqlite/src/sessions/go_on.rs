@@ -63,22 +63,25 @@ impl Unit {
     }
 
     /// Makes the sandbox that goes on after another one, which leaves it what nobody has read, also if it failed before
-    /// anybody knew that something would go on. Of one that failed that includes an interrupt's words; of one that was
-    /// done there is nothing left to interrupt.
+    /// anybody knew that something would go on. The words of an interrupt are a message to the next one, which does nothing
+    /// yet that could be stopped; of one that was done nothing was stopped at all.
     pub(crate) async fn make_next(&mut self, past: &SandboxId, new: &NewSandbox) -> Result<Sandbox, Fault> {
         let new = self.with_own_conversation(past, new).await?;
         let next = self.make_sandbox(&new).await?;
         let (from, to) = (past.as_str(), next.id.as_str());
-        let failed = self.draft.get_sandbox(past)?.row.state == SandboxState::Failed;
+        let row = &self.draft.get_sandbox(past)?.row;
+        let unfinished = row.state == SandboxState::Failed || row.terms.suspended.is_some();
         sqlx::query!(
             "UPDATE messages SET sandbox_id = ?2, state = 'queued', via = NULL, offered_at = NULL,
-                                 handed_over_at = NULL, acknowledged_at = NULL, reason = NULL
-             WHERE sandbox_id = ?1 AND (message_type <> 'interrupt' OR ?3 AND trim(content) <> '')
+                                 handed_over_at = NULL, acknowledged_at = NULL, reason = NULL,
+                                 message_type = CASE message_type WHEN 'interrupt' THEN 'user_message'
+                                                                  ELSE message_type END
+             WHERE sandbox_id = ?1 AND (message_type <> 'interrupt' OR ?3 AND trim(content, char(9, 10, 11, 12, 13, 32)) <> '')
                AND (state IN ('queued', 'handed_over')
                     OR ?3 AND state = 'expired' AND reason LIKE 'the sandbox ended %')",
             from,
             to,
-            failed
+            unfinished
         )
         .execute(self.sql())
         .await?;

@@ -36,9 +36,6 @@ pub async fn completes_when_the_agent_is_done(world: World) {
 /// A failure ends sandbox and task with its reason.
 pub async fn fails_with_the_reason(world: World) {
     let (task, sandbox) = world.running().await;
-    world.append(&sandbox.id, own(&sandbox), vec![event("agent.error", json!({"error": "boom"}))]).await;
-    let working = world.get_sandbox(&sandbox.id).await.state;
-    assert_eq!(working, SandboxState::Running, "its worker makes the work safe first");
     world.append(&sandbox.id, own(&sandbox), vec![event("agent.failed", json!({"error": "boom"}))]).await;
     let after = world.get_sandbox(&sandbox.id).await;
     assert_eq!((after.state, after.reason.as_deref()), (SandboxState::Failed, Some("boom")));
@@ -51,7 +48,7 @@ pub async fn fails_with_the_reason(world: World) {
 /// Each state change stands in the log, by the server, right after what caused it.
 pub async fn records_state_changes_in_the_log(world: World) {
     let (_, sandbox) = world.creating().await;
-    let events = vec![event("agent.started", json!({})), event("agent.failed", json!({"error": "boom"}))];
+    let events = vec![event("agent.started", json!({})), event("agent.error", json!({"error": "boom"}))];
     let outcomes = world.append(&sandbox.id, own(&sandbox), events).await;
     let given: Vec<i64> = outcomes.iter().map(|o| o.as_ref().expect("taken").seq).collect();
     assert_eq!(given, vec![2, 4], "what they caused stands between them");
@@ -60,7 +57,7 @@ pub async fn records_state_changes_in_the_log(world: World) {
         "sandbox.state_changed",
         "agent.started",
         "sandbox.state_changed",
-        "agent.failed",
+        "agent.error",
         "sandbox.state_changed",
     ];
     assert_eq!(types(&log), expected);

@@ -68,7 +68,7 @@ macro_rules! conformance {
                 withdraws, remembers_for_a_tool, lists_questions;
             registry:
                 keeps_one_project_a_repository, lists_what_may_be_seen, claims_a_task_once,
-                takes_an_external_sandbox_as_running,
+                takes_an_external_sandbox_as_running, makes_all_of_a_work_or_nothing,
                 refuses_illegal_steps_whole, records_results, retries_with_a_higher_attempt,
                 pages_sandboxes_of_one_instant, touches_only_forward, says_what_is_missing;
             terms:

@@ -4,11 +4,12 @@ use serde_json::json;
 use sunaba_engine::{SandboxTrigger, TaskTrigger};
 use sunaba_types::limits::LEGACY_SILENCE_SECONDS;
 use sunaba_types::{
-    Clock as _, Outcome, ProjectId, SandboxId, SandboxState, TaskId, TaskState, TicketId, TicketStatus,
+    Clock as _, Outcome, Priority, ProjectId, Resume, ResumeCause, SandboxId, SandboxState, TaskId,
+    TaskState, Terms, TicketId, TicketStatus, TicketType,
 };
 
 use super::world::{World, event, new_sandbox, numbered, own};
-use crate::{Error, NewSandbox, SandboxChange, SandboxFilter, TaskFilter};
+use crate::{Error, NewSandbox, NewTicket, NewWork, SandboxChange, SandboxFilter, TaskFilter};
 
 /// The same repository is the same project.
 pub async fn keeps_one_project_a_repository(world: World) {
@@ -25,6 +26,55 @@ pub async fn keeps_one_project_a_repository(world: World) {
     );
     assert_eq!(world.store.find_project(&one.id).await.expect("up"), Some(one));
     assert_eq!(world.store.find_project(&ProjectId::generate()).await.expect("up"), None);
+}
+
+/// A ticket, a task and a sandbox are made together; what is refused leaves none of them.
+pub async fn makes_all_of_a_work_or_nothing(world: World) {
+    let project = world.project("/a").await;
+    let work = |project_id: &ProjectId, sandbox: NewSandbox| NewWork {
+        ticket: NewTicket {
+            project_id: project_id.clone(),
+            title: "a flag".to_owned(),
+            description: "add a flag".to_owned(),
+            ticket_type: TicketType::Feature,
+            priority: Priority::High,
+            owner: "ada".to_owned(),
+        },
+        task_type: "implement".to_owned(),
+        sandbox,
+    };
+    let made = world.store.create_work(work(&project.id, new_sandbox(None))).await.expect("all three");
+    let task = world.get_task(made.task_id.as_ref().expect("a task")).await;
+    assert_eq!(
+        (made.attempt, made.project_id.as_ref(), made.state),
+        (1, Some(&project.id), SandboxState::Pending)
+    );
+    assert_eq!(
+        (task.status, task.sandbox_id.as_ref(), task.attempt),
+        (TaskState::Assigned, Some(&made.id), 1)
+    );
+    assert_eq!((task.title.as_str(), task.description.as_str()), ("a flag", "add a flag"));
+    assert_eq!(task.priority, Priority::High);
+    let count = async || {
+        let tasks = world.store.list_tasks(TaskFilter { limit: 10, ..TaskFilter::default() }).await;
+        let tickets = world.store.list_tickets(None, None, 10).await;
+        (tasks.expect("up").len(), tickets.expect("up").len())
+    };
+    assert_eq!(count().await, (1, 1));
+    let resume = Resume {
+        session_id: "talk".to_owned(),
+        from: made.id.clone(),
+        fork: false,
+        because: ResumeCause::Asked,
+        until: None,
+    };
+    let terms = Terms { resume: Some(resume), ..Terms::default() };
+    let same = || work(&project.id, NewSandbox { terms: terms.clone(), ..new_sandbox(None) });
+    world.store.create_work(same()).await.expect("nobody has the conversation");
+    assert_eq!(super::sessions::code(world.store.create_work(same()).await), "session_in_use");
+    let nowhere = world.store.create_work(work(&ProjectId::generate(), new_sandbox(None))).await;
+    assert!(matches!(nowhere, Err(Error::NotFound { .. })), "{nowhere:?}");
+    assert_eq!(count().await, (2, 2), "what was refused left nothing");
 }
 
 /// Lists show only the projects that may be seen, newest first or by cursor.

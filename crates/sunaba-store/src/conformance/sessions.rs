@@ -315,7 +315,7 @@ pub async fn retries_what_died(world: World) {
     let (task, first) = world.running().await;
     let unread = world.say(&first.id, USER, "mind the gap").await;
     let turn = world.say(&first.id, MessageType::Interrupt, "turn left").await;
-    let stop = world.say(&first.id, MessageType::Interrupt, " ").await;
+    let stop = world.say(&first.id, MessageType::Interrupt, " \n").await;
     let replace = async |id: &SandboxId| {
         let replaced = world.store.replace_died_sandbox(id, "it was killed", 2).await;
         replaced.expect("up")
@@ -327,13 +327,14 @@ pub async fn retries_what_died(world: World) {
     assert_eq!((&moved.sandbox_id, moved.state), (&second.id, MessageState::Queued));
     let moved = world.store.find_message(&turn.id).await.expect("up").expect("it exists");
     assert_eq!((&moved.sandbox_id, moved.state), (&second.id, MessageState::Queued), "its words count");
+    assert_eq!(moved.message_type, USER, "there is nothing to stop yet");
     let expired = world.store.find_message(&stop.id).await.expect("up").expect("it exists");
     assert_eq!(expired.state, MessageState::Expired, "there is nothing left to stop");
     assert_eq!(replace(&first.id).await, None, "once");
     put(&world, &second, "talk", "x", 1).await;
     let third = replace(&second.id).await.expect("tried again");
     let resume = third.terms.resume.clone().expect("with its conversation");
-    assert_eq!((&resume.from, resume.because), (&second.id, ResumeCause::Died));
+    assert_eq!((&resume.from, resume.because, resume.fork), (&second.id, ResumeCause::Died, false));
     assert!(
         third.prompt.contains("it was killed") && !third.prompt.contains(&first.prompt),
         "{}",

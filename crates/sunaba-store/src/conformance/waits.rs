@@ -154,9 +154,13 @@ pub async fn keeps_what_is_said_meanwhile(world: World) {
     let (_, sandbox) = world.running().await;
     let asked = world.ask(&sandbox, "a", "make").await;
     let said = world.say(&sandbox.id, MessageType::UserMessage, "mind the gap").await;
+    suspend(&world, &sandbox.id, Waits::Input).await.expect("suspended");
+    let stop = world.say(&sandbox.id, MessageType::Interrupt, "not that one").await;
     given_up(&world, &sandbox).await;
     world.store.answer_question(&asked.id, allow()).await.expect("open");
     let next = world.store.wake(&sandbox.id).await.expect("up").expect("goes on");
+    let moved = world.store.find_message(&stop.id).await.expect("up").expect("it exists");
+    assert_eq!((moved.sandbox_id, moved.message_type), (next.id.clone(), MessageType::UserMessage));
     let message = async || world.store.find_message(&said.id).await.expect("up").expect("it exists");
     assert_eq!((message().await.sandbox_id, message().await.state), (next.id, MessageState::Queued));
     let (_, sandbox) = world.running().await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use serde_json::{Map, Value, json};
-use sunaba_agent::{EventSink as _, Incoming, RunContext, RunOutcome, SessionStart, Transcript};
+use sunaba_agent::{AgentEvent, EventSink as _, Incoming, RunContext, RunOutcome, SessionStart, Transcript};
 use sunaba_types::{Clock as _, Source, SystemClock};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -75,11 +75,13 @@ pub(super) struct Failure {
     class: &'static str,
     error: String,
     turns: u32,
+    /// The agent's last words.
+    said: Vec<AgentEvent>,
 }
 
 impl Failure {
     pub(super) fn new(phase: &'static str, class: &'static str, error: String) -> Self {
-        Self { phase, class, error, turns: 0 }
+        Self { phase, class, error, turns: 0, said: Vec::new() }
     }
 }
 
@@ -247,13 +249,14 @@ impl Session<'_> {
             let fields = ended.told(success, &captured, pushed);
             self.reporter.emit("continuous.completed", Source::Agent, fields);
         }
-        sink.release();
         inbox.take_back(std::mem::take(&mut outcome.undelivered));
-        let failure = |phase, class, error| Failure { phase, class, error, turns };
+        let failure =
+            |phase, class, error| Failure { phase, class, error, turns, said: sink.take_held_back() };
         match (error, trouble) {
             (Some(error), _) => Err(failure("agent", error.class.as_str(), error.message)),
             (None, Some(error)) => Err(failure("capture", "git", format!("{error:#}"))),
             (None, None) => {
+                sink.release();
                 Ok(Ended { turns, transcript: outcome.transcript.map(|it| (outcome.session_id, it)) })
             }
         }
@@ -429,6 +432,8 @@ impl Session<'_> {
         if let Err(failure) = &result {
             let error = self.reporter.without_token(&failure.error);
             tracing::error!(phase = failure.phase, error, "the run failed");
+            let said = failure.said.iter().map(|event| (event.event_type(), Source::Agent, event.payload()));
+            last_words.extend(said);
             let fields =
                 json!({"error": failure.error, "phase": failure.phase, "error_class": failure.class});
             last_words.push(("agent.failed", Source::Agent, object(fields)));
@@ -440,7 +445,7 @@ impl Session<'_> {
             "dropped_output_events": self.reporter.dropped_output(),
         });
         last_words.push(("agent.shutdown", Source::Worker, object(shutdown)));
-        // A sandbox that failed is ended at once.
+        // The first of them that the server hears ends the sandbox.
         self.reporter.emit_together(last_words);
         let flushed = self.flush().await;
         if !flushed {

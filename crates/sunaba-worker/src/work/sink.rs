@@ -68,10 +68,12 @@ impl Sink {
 
     /// Tells what was held back.
     pub(super) fn release(&self) {
-        let held = std::mem::take(&mut *self.held_back.lock().unwrap_or_else(PoisonError::into_inner));
-        for event in held {
-            self.tell(&event);
-        }
+        self.take_held_back().iter().for_each(|event| self.tell(event));
+    }
+
+    /// What was held back, to be told with the end.
+    pub(super) fn take_held_back(&self) -> Vec<AgentEvent> {
+        std::mem::take(&mut *self.held_back.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// What was held back is told in another way.

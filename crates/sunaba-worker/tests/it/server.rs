@@ -41,6 +41,8 @@ pub(crate) struct State {
     /// How often each batch route was called, taken or not.
     pub(crate) batches: usize,
     pub(crate) largest_batch: usize,
+    /// The types of the events that came last together.
+    pub(crate) last_batch: Vec<String>,
     pub(crate) heartbeats: Vec<Value>,
     pub(crate) mood: Mood,
     pub(crate) messages: VecDeque<Value>,
@@ -146,6 +148,8 @@ impl Server {
         }
         let events = body["events"].as_array().unwrap().clone();
         state.largest_batch = state.largest_batch.max(events.len());
+        state.last_batch =
+            events.iter().map(|event| event["event_type"].as_str().unwrap().to_owned()).collect();
         let results: Vec<_> =
             events.iter().map(|event| json!({"status": "received", "event_id": event["event_id"]})).collect();
         state.events.extend(events);

@@ -399,6 +399,18 @@ async fn a_start_that_fails_says_in_which_part() {
 }
 
 #[tokio::test]
+async fn the_last_words_of_a_run_that_failed_are_sent_together() {
+    let bench = Bench::new(vec![bash("echo new > new.txt"), Turn::Refuse]).await;
+    assert_eq!(bench.run().await.code(), Some(1));
+    let last = bench.server.state().last_batch.clone();
+    assert!(
+        last.ends_with(&["agent.error", "agent.failed", "agent.shutdown"].map(str::to_owned)),
+        "{last:?}"
+    );
+    assert_eq!(bench.server.only("agent.completed")["code_pushed"], true, "before they are said");
+}
+
+#[tokio::test]
 async fn a_push_that_fails_is_a_failed_run() {
     let bench =
         Bench::new(vec![bash("echo new > new.txt; git remote set-url origin /nowhere"), say("done")]).await;

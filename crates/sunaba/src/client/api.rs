@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use sunaba_types::limits::EVENTS_PAGE_MAX;
-use sunaba_types::{MessageType, Project, Question, QuestionState, Task, Ticket, TokenRecord};
+use sunaba_types::{MessageType, Project, Question, QuestionState, Task, TokenRecord};
 
 use super::http::Client;
 use super::wire::{Event, EventPage, MessageFate, Sandbox, SentMessage};
@@ -16,8 +16,10 @@ const PROJECTS_PAGE: usize = 500;
 /// A sandbox to be asked for.
 #[derive(Debug, Serialize)]
 pub(crate) struct SandboxRequest<'a> {
-    /// The task it works on.
-    pub(crate) task_id: &'a str,
+    /// The project of the task that is made for it.
+    pub(crate) project_id: &'a str,
+    /// That task's title.
+    pub(crate) title: &'a str,
     /// What the agent is told.
     pub(crate) prompt: &'a str,
     /// Which model; none leaves it to the server.
@@ -99,18 +101,6 @@ impl Client {
     /// What a sandbox used.
     pub(crate) async fn usage(&self, id: &str) -> Outcome<Value> {
         self.get(&format!("/api/v1/sandboxes/{}/usage", segment(id))).await
-    }
-
-    /// Makes a ticket.
-    pub(crate) async fn create_ticket(&self, project: &str, title: &str, text: &str) -> Outcome<Ticket> {
-        let body = json!({ "project_id": project, "title": title, "description": text });
-        self.post("/api/v1/tickets", &body).await
-    }
-
-    /// Makes a task.
-    pub(crate) async fn create_task(&self, ticket: &str, title: &str, text: &str) -> Outcome<Task> {
-        let body = json!({ "ticket_id": ticket, "title": title, "description": text });
-        self.post("/api/v1/tasks", &body).await
     }
 
     /// A task.

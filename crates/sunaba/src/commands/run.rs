@@ -8,7 +8,7 @@ use sunaba_gateway::{Script, ScriptError};
 use sunaba_git::Repo;
 use sunaba_types::execution::variables;
 use sunaba_types::limits::BLOB_MAX_BYTES;
-use sunaba_types::{ExecutionConfig, Project, Task};
+use sunaba_types::{ExecutionConfig, Project};
 
 use super::{Context, egress, live, summary};
 use crate::args::{AgentTerms, RunArgs, RunTerms};
@@ -27,8 +27,8 @@ const SCRIPT: &str = "script:";
 pub(crate) struct Given {
     /// The sandbox that works on it.
     pub(crate) sandbox: Sandbox,
-    /// The task.
-    pub(crate) task: Task,
+    /// The task's title.
+    pub(crate) title: String,
     /// The repository.
     pub(crate) repo: PathBuf,
 }
@@ -43,7 +43,11 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> Outcome {
     announce(context, &given);
     if args.detach {
         if context.json {
-            output::json(&serde_json::json!({ "sandbox": given.sandbox, "task": given.task }));
+            let task = match &given.sandbox.task_id {
+                Some(id) => Some(client.task(id.as_str()).await?),
+                None => None,
+            };
+            output::json(&serde_json::json!({ "sandbox": given.sandbox, "task": task }));
         } else {
             output::line(given.sandbox.id.as_str());
         }
@@ -61,7 +65,7 @@ fn local_repo<'a>(context: &Context, given: &'a Given) -> Option<&'a Path> {
 
 fn announce(context: &Context, given: &Given) {
     if !context.json {
-        let title = clean_line(&given.task.title);
+        let title = clean_line(&given.title);
         output::note(&format!("{} on {}: {title}", given.sandbox.id, given.repo.display()));
     }
 }
@@ -214,13 +218,13 @@ fn unreadable(file: &str, error: &std::io::Error) -> Failure {
     Failure::usage(format!("the script {file} cannot be read: {error}"))
 }
 
-/// Creates project, ticket, task and sandbox.
+/// Creates the project, and a sandbox with its task.
 pub(crate) async fn give(client: &Client, request: Request) -> Outcome<Given> {
     let project = request.project(client).await?;
     give_to(client, &project, request).await
 }
 
-/// Creates ticket, task and sandbox.
+/// Creates a sandbox with its task, all or nothing.
 async fn give_to(client: &Client, project: &Project, request: Request) -> Outcome<Given> {
     let Request { repo, title, prompt, model, terms, .. } = request;
     let model = match model {
@@ -228,11 +232,10 @@ async fn give_to(client: &Client, project: &Project, request: Request) -> Outcom
         Model::Named(name) => Some(name),
         Model::Script(bytes) => Some(format!("{SCRIPT}{}", client.put_blob(bytes).await?)),
     };
-    let ticket = client.create_ticket(project.id.as_str(), &title, &prompt).await?;
-    let task = client.create_task(ticket.id.as_str(), &title, &prompt).await?;
-    let request = SandboxRequest { task_id: task.id.as_str(), prompt: &prompt, model, terms };
+    let request =
+        SandboxRequest { project_id: project.id.as_str(), title: &title, prompt: &prompt, model, terms };
     let sandbox = client.create_sandbox(&request).await?;
-    Ok(Given { sandbox, task, repo })
+    Ok(Given { sandbox, title, repo })
 }
 
 #[cfg(test)]

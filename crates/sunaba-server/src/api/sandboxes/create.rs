@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use super::{fitness, prompt_task, resume, terms};
 use crate::api::execution::ExecutionBody;
 use crate::api::views::SandboxView;
-use crate::api::{ApiResult, PROMPT_BYTES, SMALL_BODY, created, models, projects, tasks};
+use crate::api::{ApiResult, PROMPT_BYTES, SMALL_BODY, TITLE_BYTES, created, models, projects, tasks};
 use crate::auth::{Editor, Identity};
 use crate::extract::{Fields, JsonBody, Text};
 use crate::{ApiError, AppState};
@@ -30,6 +30,9 @@ pub(crate) struct SandboxBody {
     /// The task, which must be pending.
     #[schema(min_length = 1, max_length = 100)]
     task_id: Option<String>,
+    /// The title of the ticket and the task that are made; the prompt's first line when absent. Not with `task_id`.
+    #[schema(min_length = 1, max_length = 300)]
+    title: Option<String>,
     /// What the agent is told; the task's description when absent.
     #[schema(min_length = 1, max_length = 102_400)]
     prompt: Option<String>,
@@ -72,6 +75,7 @@ pub(crate) struct SandboxBody {
 pub(super) struct Wanted {
     pub(super) project_id: Option<ProjectId>,
     pub(super) task_id: Option<TaskId>,
+    pub(super) title: Option<String>,
     pub(super) prompt: Option<String>,
     pub(super) runtime: Option<String>,
     pub(super) model: Option<String>,
@@ -107,16 +111,18 @@ pub(crate) async fn create(
         session.check_project(&project.id)?;
         sandbox.terms.resume = Some(session.terms());
     }
-    let task = match task {
-        Some(task) => task,
+    let made = match task {
+        Some(task) => {
+            sandbox.prompt = wanted.prompt.unwrap_or(task.description);
+            sandbox.task_id = Some(task.id);
+            state.store().create_sandbox(sandbox).await?
+        }
         None => {
-            let prompt = wanted.prompt.as_deref().unwrap_or_default();
-            prompt_task::make(&state, &identity, &project.id, prompt).await?
+            sandbox.prompt = wanted.prompt.unwrap_or_default();
+            prompt_task::make(&state, &identity, &project.id, wanted.title, sandbox).await?
         }
     };
-    sandbox.prompt = wanted.prompt.unwrap_or(task.description);
-    sandbox.task_id = Some(task.id);
-    created(&SandboxView::from(state.store().create_sandbox(sandbox).await?))
+    created(&SandboxView::from(made))
 }
 
 fn read(body: &[u8]) -> Result<Wanted, ApiError> {
@@ -124,6 +130,7 @@ fn read(body: &[u8]) -> Result<Wanted, ApiError> {
     let wanted = Wanted {
         project_id: fields.parsed("project_id", ProjectId::parse),
         task_id: fields.parsed("task_id", TaskId::parse),
+        title: fields.bounded_text("title", Text { min: 1, max: 300 }, TITLE_BYTES),
         prompt: fields.bounded_text("prompt", PROMPT, PROMPT_BYTES),
         runtime: fields.text("runtime", WORD),
         model: fields.text("model", WORD),
@@ -136,6 +143,8 @@ fn read(body: &[u8]) -> Result<Wanted, ApiError> {
             fields.require("project_id");
         }
         fields.require("prompt");
+    } else if fields.raw("title").is_some() {
+        fields.fault("title", "is the task's own: leave it out, or leave out task_id");
     }
     fields.finish()?;
     Ok(wanted)

@@ -74,10 +74,9 @@ pub(crate) async fn fork(
     if asked.conversation {
         sandbox.terms.resume = conversation(&state, &origin, &sandbox.runtime, &asked.at).await?;
     }
-    let task = prompt_task::make(&state, &identity, &project.id, &asked.prompt).await?;
     sandbox.prompt = asked.prompt;
-    sandbox.task_id = Some(task.id);
-    created(&SandboxView::from(state.store().create_sandbox(sandbox).await?))
+    let made = prompt_task::make(&state, &identity, &project.id, None, sandbox).await?;
+    created(&SandboxView::from(made))
 }
 
 fn read(body: &[u8]) -> Result<Asked, ApiError> {
@@ -169,6 +168,7 @@ fn wanted(origin: &Sandbox, asked: &Asked) -> Wanted {
     Wanted {
         project_id: origin.project_id.clone(),
         task_id: None,
+        title: None,
         prompt: None,
         runtime: asked.runtime.clone().or_else(|| Some(origin.runtime.clone())),
         model: asked.model.clone().or_else(|| Some(origin.model.clone())),

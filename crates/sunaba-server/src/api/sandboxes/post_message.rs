@@ -119,6 +119,12 @@ impl Told {
         let Sandbox { id, attempt, .. } = &self.sandbox;
         if self.made {
             let from = match &self.sandbox.terms.resume {
+                Some(resume) if resume.fork => {
+                    format!(
+                        "with a copy of the conversation {}, which another sandbox has",
+                        resume.session_id
+                    )
+                }
                 Some(resume) => format!("with the conversation {}", resume.session_id),
                 None => "from the beginning, since no conversation was kept".to_owned(),
             };

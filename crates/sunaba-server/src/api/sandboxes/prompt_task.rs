@@ -1,37 +1,29 @@
-//! A ticket and a task for a bare prompt.
+//! A ticket, a task and a sandbox for a bare prompt.
 
-use sunaba_store::{NewTask, NewTicket};
-use sunaba_types::{ExecutionConfig, Priority, ProjectId, Task, TicketType};
+use sunaba_store::{NewSandbox, NewTicket, NewWork};
+use sunaba_types::{Priority, ProjectId, Sandbox, TicketType};
 
 use crate::auth::Identity;
 use crate::{ApiError, AppState};
 
-/// Makes both; the prompt's first line is their title.
+/// Makes all three, or none; the prompt's first line is their title unless another is given.
 pub(super) async fn make(
     state: &AppState,
     identity: &Identity,
     project_id: &ProjectId,
-    prompt: &str,
-) -> Result<Task, ApiError> {
-    let title = title_of(prompt);
+    title: Option<String>,
+    sandbox: NewSandbox,
+) -> Result<Sandbox, ApiError> {
     let ticket = NewTicket {
         project_id: project_id.clone(),
-        title: title.clone(),
-        description: prompt.to_owned(),
+        title: title.unwrap_or_else(|| title_of(&sandbox.prompt)),
+        description: sandbox.prompt.clone(),
         ticket_type: TicketType::Feature,
         priority: Priority::Medium,
         owner: identity.name.to_string(),
     };
-    let ticket = state.store().create_ticket(ticket).await?;
-    let task = NewTask {
-        ticket_id: ticket.id,
-        task_type: "implement".to_owned(),
-        title,
-        description: prompt.to_owned(),
-        priority: Priority::Medium,
-        execution_config: ExecutionConfig::default(),
-    };
-    Ok(state.store().create_task(task).await?)
+    let work = NewWork { ticket, task_type: "implement".to_owned(), sandbox };
+    Ok(state.store().create_work(work).await?)
 }
 
 /// The first line that says something, cut to a title's length.
