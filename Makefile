@@ -3,7 +3,7 @@
 PROFILE := ci
 SUNABA := target/$(PROFILE)/sunaba
 
-.PHONY: run build test soak bench docs lint lint-all fmt setup setup-test release
+.PHONY: run build test test-all soak bench docs lint lint-all fmt setup setup-test setup-all release
 
 run: setup build ## build, make a demonstration repository, run a task on it, stay up
 	$(SUNABA) demo
@@ -13,6 +13,9 @@ build:
 
 test: setup-test ## everything CI runs, with the counts at the end
 	cargo run --quiet --profile $(PROFILE) -p xtask -- test
+
+test-all: setup-all ## the same with the agents that take minutes
+	SUNABA_ALL_AGENTS=1 cargo run --quiet --profile $(PROFILE) -p xtask -- test
 
 soak: setup-test build ## the fault and random suites for hours instead of a minute
 	SUNABA_BUSY_SECONDS=60 SUNABA_KILLS=$${SUNABA_KILLS:-50} \
@@ -54,3 +57,6 @@ setup:
 
 setup-test:
 	@scripts/setup test
+
+setup-all:
+	@scripts/setup all

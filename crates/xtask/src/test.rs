@@ -102,7 +102,7 @@ fn summarise(reports: &[Report], left_out: &[String]) -> anyhow::Result<()> {
         failed += report.counts.failed;
     }
     if !left_out.is_empty() {
-        say("\nleft out, because this machine cannot run it:")?;
+        say("\nleft out, and why:")?;
         for what in left_out {
             say(&format!("  {what}"))?;
         }

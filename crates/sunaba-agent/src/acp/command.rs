@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use super::{AcpAgent, AcpConfig, gemini};
+use super::{AcpAgent, AcpConfig, gemini, openhands};
 use crate::child::MARK;
 use crate::{PermissionMode, RunContext};
 
@@ -32,8 +32,14 @@ pub(super) fn command(config: &AcpConfig, ctx: &RunContext, dir: &Path, mark: &s
     let mut words = line.into_iter();
     let mut command = Command::new(words.next().unwrap_or_default());
     command.args(words).current_dir(&ctx.cwd);
-    if config.agent == AcpAgent::Gemini {
-        command.args(gemini::arguments(ctx));
+    match &config.agent {
+        AcpAgent::Gemini => {
+            command.args(gemini::arguments(ctx));
+        }
+        AcpAgent::OpenHands => {
+            command.arg(openhands::program(dir));
+        }
+        AcpAgent::Codex | AcpAgent::OpenCode | AcpAgent::ClaudeAdapter | AcpAgent::Command(_) => {}
     }
     for (name, _) in std::env::vars_os() {
         if NOT_OURS.iter().any(|beginning| name.to_string_lossy().starts_with(beginning)) {
@@ -45,6 +51,7 @@ pub(super) fn command(config: &AcpConfig, ctx: &RunContext, dir: &Path, mark: &s
         AcpAgent::OpenCode => opencode_env(ctx, dir),
         AcpAgent::ClaudeAdapter => claude_env(ctx, dir),
         AcpAgent::Gemini => gemini::env(ctx, dir),
+        AcpAgent::OpenHands => openhands::env(ctx, dir),
         AcpAgent::Command(_) => plain_env(ctx),
     };
     command
@@ -67,6 +74,7 @@ pub(super) fn configure(agent: &AcpAgent, ctx: &RunContext, dir: &Path) -> std::
             }
         }
         AcpAgent::Gemini => gemini::configure(ctx, dir),
+        AcpAgent::OpenHands => openhands::configure(dir),
         AcpAgent::ClaudeAdapter | AcpAgent::Command(_) => Ok(()),
     }
 }
@@ -86,7 +94,7 @@ pub(super) fn preamble(agent: &AcpAgent, ctx: &RunContext) -> Option<String> {
     match agent {
         AcpAgent::Command(_) => instructions(ctx),
         AcpAgent::Gemini => gemini::preamble(ctx),
-        AcpAgent::Codex | AcpAgent::OpenCode | AcpAgent::ClaudeAdapter => None,
+        AcpAgent::Codex | AcpAgent::OpenCode | AcpAgent::ClaudeAdapter | AcpAgent::OpenHands => None,
     }
 }
 

@@ -20,6 +20,7 @@ mod files;
 mod gemini;
 mod interrupt;
 mod listen;
+mod openhands;
 mod output;
 mod preset;
 mod prompts;

@@ -2,7 +2,7 @@
 
 use sunaba_types::agents::{
     CLAUDE_ADAPTER as KNOWN_ADAPTER, CODEX as KNOWN_CODEX, GEMINI as KNOWN_GEMINI, KnownAgent,
-    OPENCODE as KNOWN_OPENCODE,
+    OPENCODE as KNOWN_OPENCODE, OPENHANDS as KNOWN_OPENHANDS, Origin,
 };
 
 use crate::{Capabilities, Steer};
@@ -18,6 +18,8 @@ pub enum AcpAgent {
     ClaudeAdapter,
     /// Google's Gemini CLI.
     Gemini,
+    /// OpenHands, by a program of ours that drives its library.
+    OpenHands,
     /// Any other, by its command line. Nothing is known of it but what the protocol promises.
     Command(Vec<String>),
 }
@@ -120,11 +122,25 @@ static GEMINI: Preset = Preset {
     noise: &["[MODE_UPDATE] "],
 };
 
+static OPENHANDS: Preset = Preset {
+    known: KNOWN_OPENHANDS,
+    speaks: Speaks::Anthropic,
+    capabilities: STEERED,
+    prompts: Prompts::Each,
+    goes_on_after_refusal: true,
+    keeps: &["conversations"],
+    lets_calls_linger: false,
+    keeps_open_calls: false,
+    ends_with_its_input: true,
+    noise: &[],
+};
+
 /// Whether it would ask cannot be known, so it is never relied upon to; nor is where it keeps its conversations.
 static COMMAND: Preset = Preset {
     known: KnownAgent {
         name: "acp",
         title: "the agent",
+        origin: Origin::Unpackaged,
         package: "",
         version: "",
         command: &[],
@@ -150,7 +166,8 @@ static COMMAND: Preset = Preset {
 
 impl AcpAgent {
     /// The agents that are known by name.
-    pub const KNOWN: [Self; 4] = [Self::Codex, Self::OpenCode, Self::ClaudeAdapter, Self::Gemini];
+    pub const KNOWN: [Self; 5] =
+        [Self::Codex, Self::OpenCode, Self::ClaudeAdapter, Self::Gemini, Self::OpenHands];
 
     /// The one that a user means by this name, or by `acp:` and a command line.
     pub fn named(name: &str) -> Option<Self> {
@@ -171,6 +188,7 @@ impl AcpAgent {
             Self::OpenCode => &OPENCODE,
             Self::ClaudeAdapter => &CLAUDE_ADAPTER,
             Self::Gemini => &GEMINI,
+            Self::OpenHands => &OPENHANDS,
             Self::Command(_) => &COMMAND,
         }
     }

@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use sunaba_types::agents::KnownAgent;
 use tokio::time::{Instant, timeout_at};
 
 use super::preset::Speaks;
-use super::wire::{self, AUTH_REQUIRED, Heard, Introduction, Refusal, Session};
+use super::wire::{self, AUTH_REQUIRED, Heard, Introduction, NOT_INSTALLED, Refusal, Session};
 use super::{AcpAgent, AcpConfig, command, gemini, store};
 use crate::child::{Family, Process, Read};
 use crate::{AgentEvent, Ending, ErrorClass, RunContext, RunError, RunOutcome, SessionStart, Usage};
@@ -69,7 +70,7 @@ pub(super) async fn open(
     let family = Family::new();
     let command = command::command(config, ctx, dir, &family.mark());
     let process = Process::start(command, family).map_err(|error| cannot_start(config, &error))?;
-    let mut hello = Hello { process, next_id: 0, title: config.agent.preset().known.title };
+    let mut hello = Hello { process, next_id: 0, known: config.agent.preset().known };
     let conversation = hello.converse(config, ctx, take_up);
     let deadline = Instant::now() + config.startup_patience;
     let opened = tokio::select! {
@@ -78,7 +79,7 @@ pub(super) async fn open(
             return Err(RunError { class: ErrorClass::Cancelled, message: "told to end".to_owned() });
         }
     };
-    let title = hello.title;
+    let title = hello.known.title;
     let (session, introduction) = opened.map_err(|_| {
         let message = format!("{title} did not open a session in time");
         RunError { class: ErrorClass::Crashed, message }
@@ -91,7 +92,7 @@ pub(super) async fn open(
 struct Hello {
     process: Process,
     next_id: u64,
-    title: &'static str,
+    known: KnownAgent,
 }
 
 impl Hello {
@@ -104,8 +105,10 @@ impl Hello {
         let answer = self.ask("initialize", &wire::initialize()).await?;
         let introduction: Introduction = self.understood(answer)?;
         if !introduction.speaks_our_version() {
-            let message =
-                format!("{} speaks version {} of the protocol", self.title, introduction.protocol_version);
+            let message = format!(
+                "{} speaks version {} of the protocol",
+                self.known.title, introduction.protocol_version
+            );
             return Err(RunError { class: ErrorClass::Protocol, message });
         }
         let mut params = json!({"cwd": ctx.cwd, "mcpServers": []});
@@ -119,7 +122,7 @@ impl Hello {
                 session.session_id
             }
             Some(_) if !introduction.can_load() => {
-                return Err(wrong(format!("{} cannot take a session up again", self.title)));
+                return Err(wrong(format!("{} cannot take a session up again", self.known.title)));
             }
             Some(session) => {
                 params["sessionId"] = Value::from(session.as_str());
@@ -153,20 +156,24 @@ impl Hello {
 
     fn understood<T: serde::de::DeserializeOwned>(&self, answer: Value) -> Result<T, RunError> {
         serde_json::from_value(answer).map_err(|error| {
-            let message = format!("{} does not speak the protocol: {error}", self.title);
+            let message = format!("{} does not speak the protocol: {error}", self.known.title);
             RunError { class: ErrorClass::Protocol, message }
         })
     }
 
     fn refused(&self, method: &str, refusal: &Refusal) -> RunError {
+        if refusal.code == NOT_INSTALLED && !self.known.is_built_in() {
+            return wrong(self.known.to_be_installed(&refusal.words()));
+        }
         let class = if refusal.code == AUTH_REQUIRED { ErrorClass::Auth } else { ErrorClass::Protocol };
-        RunError { class, message: format!("{} refuses {method}: {}", self.title, refusal.words()) }
+        RunError { class, message: format!("{} refuses {method}: {}", self.known.title, refusal.words()) }
     }
 
     async fn ended(&mut self) -> RunError {
         let (status, last_words) = self.process.post_mortem().await;
         let how = status.map_or_else(|| "it closed its output".to_owned(), |status| status.to_string());
-        let message = format!("{} ended before it began ({how}); it last said: {last_words}", self.title);
+        let message =
+            format!("{} ended before it began ({how}); it last said: {last_words}", self.known.title);
         RunError { class: ErrorClass::Crashed, message }
     }
 }

@@ -11,10 +11,12 @@ use super::calls::Calls;
 use super::preset::Preset;
 use super::wire::{Chunk, Update};
 use crate::child::Unreadable;
+use crate::text::clip;
 use crate::{AgentEvent, EventSink, StreamErrorType, Usage};
 
 /// Of one run of words; what is longer is told up to here.
 const WORDS_MAX_BYTES: usize = 1024 * 1024;
+const ERROR_MAX_CHARS: usize = 4_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tone {
@@ -127,6 +129,9 @@ impl Story {
                 self.events.emit(AgentEvent::system_message(self.turns, metadata));
             }
             Update::Counted {} => self.end_answer(),
+            Update::CallFailed { error } => {
+                self.stream_error(clip(&error, ERROR_MAX_CHARS), StreamErrorType::StreamInit, true);
+            }
             Update::Other => {}
         }
     }

@@ -14,7 +14,7 @@ pub(super) fn kept(agent: &AcpAgent, dir: &Path) -> Option<Usage> {
     match agent {
         AcpAgent::Codex => codex(dir),
         AcpAgent::Gemini => Some(gemini::usage(dir)),
-        AcpAgent::OpenCode | AcpAgent::ClaudeAdapter | AcpAgent::Command(_) => None,
+        AcpAgent::OpenCode | AcpAgent::ClaudeAdapter | AcpAgent::OpenHands | AcpAgent::Command(_) => None,
     }
 }
 
@@ -22,9 +22,11 @@ pub(super) fn kept(agent: &AcpAgent, dir: &Path) -> Option<Usage> {
 pub(super) fn kept_before(agent: &AcpAgent, dir: &Path) -> Usage {
     match agent {
         AcpAgent::Gemini => gemini::usage(dir),
-        AcpAgent::Codex | AcpAgent::OpenCode | AcpAgent::ClaudeAdapter | AcpAgent::Command(_) => {
-            Usage::default()
-        }
+        AcpAgent::Codex
+        | AcpAgent::OpenCode
+        | AcpAgent::ClaudeAdapter
+        | AcpAgent::OpenHands
+        | AcpAgent::Command(_) => Usage::default(),
     }
 }
 

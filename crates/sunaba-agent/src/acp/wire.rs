@@ -11,6 +11,8 @@ const PROTOCOL_VERSION: u32 = 1;
 const METHOD_NOT_FOUND: i64 = -32601;
 /// What the protocol says when the agent wants somebody to log in.
 pub(super) const AUTH_REQUIRED: i64 = -32000;
+/// What a program of ours says when the agent that it is to drive is not there.
+pub(super) const NOT_INSTALLED: i64 = -32001;
 
 /// A line that the agent wrote.
 #[derive(Debug, Deserialize)]
@@ -102,6 +104,12 @@ pub(super) enum Update {
     },
     #[serde(rename = "usage_update")]
     Counted {},
+    /// The protocol has no word for it: a call to the model failed and is made once more.
+    #[serde(rename = "_call_failed")]
+    CallFailed {
+        #[serde(default)]
+        error: String,
+    },
     #[serde(other)]
     Other,
 }

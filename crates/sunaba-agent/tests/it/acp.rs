@@ -12,7 +12,7 @@ use sunaba_types::MessageType;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
-use crate::conformance::stage::{Kind, Scripted, until_file};
+use crate::conformance::stage::{Kind, Scripted, left_out, not_tried, until_file};
 use crate::fake_model::{asks, says};
 use crate::harness::{Harness, Setup};
 use crate::interrupts::alive_in_group;
@@ -148,6 +148,7 @@ async fn a_program_that_is_not_there_is_named_with_what_to_do() {
         (AcpAgent::Codex, "npm install -g @zed-industries/codex-acp@"),
         (AcpAgent::OpenCode, "npm install -g opencode-ai@"),
         (AcpAgent::Gemini, "npm install -g @google/gemini-cli@"),
+        (AcpAgent::OpenHands, "python3 -m pip install openhands-agent-server=="),
     ] {
         let program = Some(vec!["/nowhere/agent".to_owned()]);
         let mut harness = start(AcpConfig { program, ..AcpConfig::new(agent) }).await;
@@ -219,6 +220,9 @@ async fn killed_in_a_tool_it_leaves_nothing_running_and_says_so() {
 
 /// Whatever would leave for somewhere else has to pass the proxy, where this waits for it.
 async fn talks_to_nobody_else(kind: Kind, path: &str) {
+    if let Some(why) = not_tried(kind) {
+        return left_out(&format!("that {} talks to nobody else", kind.known().title), &why);
+    }
     let outside = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let proxy = format!("http://{}", outside.local_addr().unwrap());
     let mut config = kind.acp_config();
@@ -241,6 +245,16 @@ async fn talks_to_nobody_else(kind: Kind, path: &str) {
 }
 
 #[tokio::test]
+async fn a_python_without_the_agent_says_how_to_install_it() {
+    // Without the directories that hold packages.
+    let program = Some(vec!["python3".to_owned(), "-S".to_owned()]);
+    let mut harness = start(AcpConfig { program, ..AcpConfig::new(AcpAgent::OpenHands) }).await;
+    let error = harness.outcome().await.error().unwrap();
+    assert_eq!(error.class, ErrorClass::Configuration, "{error}");
+    assert!(error.message.contains("python3 -m pip install openhands-agent-server=="), "{error}");
+}
+
+#[tokio::test]
 async fn codex_talks_to_the_model_s_address_and_to_nobody_else() {
     talks_to_nobody_else(Kind::Codex, "/gateway/openai/v1/responses").await;
 }
@@ -259,4 +273,9 @@ async fn claude_s_adapter_talks_to_the_model_s_address_and_to_nobody_else() {
 async fn gemini_talks_to_the_model_s_address_and_to_nobody_else() {
     talks_to_nobody_else(Kind::Gemini, "/gateway/google/v1beta/models/gemini-2.5-pro:streamGenerateContent")
         .await;
+}
+
+#[tokio::test]
+async fn openhands_talks_to_the_model_s_address_and_to_nobody_else() {
+    talks_to_nobody_else(Kind::OpenHands, "/gateway/anthropic/v1/messages").await;
 }

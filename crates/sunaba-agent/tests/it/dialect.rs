@@ -26,9 +26,15 @@ pub(crate) fn translated(head: &str, request: &Value, stream: &str) -> String {
         chat(&Answer::read(stream))
     } else if path.contains(":streamGenerateContent") {
         google(&Answer::read(stream))
+    } else if offers(request, "terminal") {
+        messages(stream)
     } else {
         stream.to_owned()
     }
+}
+
+fn offers(request: &Value, tool: &str) -> bool {
+    request["tools"].as_array().is_some_and(|tools| tools.iter().any(|offered| offered["name"] == tool))
 }
 
 impl Answer {
@@ -182,6 +188,53 @@ fn opencode_input(name: &str, input: &Value) -> String {
         _ => input.clone(),
     };
     arguments.to_string()
+}
+
+/// As it is written; calls become those of OpenHands.
+fn messages(stream: &str) -> String {
+    let mut changed = String::new();
+    let mut pieces: Option<(String, String)> = None;
+    for event in stream.split_inclusive("\n\n") {
+        let data = event.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
+        let mut data: Value = serde_json::from_str(data).unwrap();
+        if data["content_block"]["type"] == "tool_use" {
+            pieces = Some((data["content_block"]["name"].as_str().unwrap().to_owned(), String::new()));
+            data["content_block"]["name"] = json!(openhands_tool(&data["content_block"]["name"]));
+        } else if let (Some((_, whole)), Some(piece)) = (&mut pieces, data["delta"]["partial_json"].as_str())
+        {
+            // The arguments are changed as a whole, when all of them are there.
+            whole.push_str(piece);
+            continue;
+        } else if data["type"] == "content_block_stop"
+            && let Some((name, whole)) = pieces.take()
+        {
+            let input = openhands_input(&name, &serde_json::from_str(&whole).unwrap()).to_string();
+            let delta = json!({"type": "input_json_delta", "partial_json": input});
+            changed += &sse(&json!({"type": "content_block_delta", "index": data["index"], "delta": delta}));
+        }
+        changed += &sse(&data);
+    }
+    changed
+}
+
+fn openhands_tool(name: &Value) -> &str {
+    match name.as_str().unwrap() {
+        "Bash" => "terminal",
+        "Write" | "Edit" => "file_editor",
+        "Task" => "task",
+        other => other,
+    }
+}
+
+fn openhands_input(name: &str, input: &Value) -> Value {
+    match name {
+        "Write" => json!({"command": "create", "path": input["file_path"], "file_text": input["content"]}),
+        "Edit" => json!({
+            "command": "str_replace", "path": input["file_path"], "old_str": input["old_string"],
+            "new_str": input["new_string"],
+        }),
+        _ => input.clone(),
+    }
 }
 
 /// As a stream of Google's; calls become those of the Gemini CLI.

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::fake_model::{Act, FakeModel};
 
 /// Room for a program that takes seconds to start on a busy machine.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(120);
 pub(crate) const SESSION: &str = "7f9c2ba4-e88f-4d27-a8b6-5e3f6a0f1c11";
 
 /// An event as it goes out on the wire.

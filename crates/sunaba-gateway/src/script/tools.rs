@@ -26,6 +26,9 @@ const SHELL: &[&str] = &[
 const WRITE: &[&str] = &["Write", "write", "write_file", "create_file"];
 const EDIT: &[&str] = &["Edit", "edit", "replace", "str_replace", "edit_file"];
 const READ: &[&str] = &["Read", "read", "read_file"];
+/// One tool for all that is done to files, which its command says; each beside the tool that does only that.
+const EDITOR: &[&str] = &["file_editor"];
+const EDITOR_COMMANDS: [(&[&str], &str); 3] = [(WRITE, "create"), (EDIT, "str_replace"), (READ, "view")];
 const GLOB: &[&str] = &["Glob", "glob"];
 const GREP: &[&str] = &["Grep", "grep", "grep_search", "search_file_content"];
 
@@ -121,7 +124,8 @@ fn file_call(
     path: &str,
     values: Vec<(&[&str], Value)>,
 ) -> Result<ToolCall, String> {
-    let tool = find(offered, names)?;
+    let own = find(offered, names);
+    let tool = own.clone().or_else(|error| find(offered, EDITOR).map_err(|_| error))?;
     let key = key_of(tool, PATH);
     let wants_absolute = tool.properties.get(key).is_some_and(|property| {
         property["description"].as_str().is_some_and(|words| words.to_lowercase().contains("absolute"))
@@ -132,6 +136,10 @@ fn file_call(
         path.to_owned()
     };
     let mut input = Map::from_iter([(key.to_owned(), json!(path))]);
+    let command = EDITOR_COMMANDS.iter().find(|(known, _)| own.is_err() && *known == names);
+    if let Some((_, command)) = command {
+        input.insert("command".to_owned(), json!(command));
+    }
     if tool.properties.contains_key("instruction") {
         input.insert("instruction".to_owned(), json!("Scripted edit"));
     }

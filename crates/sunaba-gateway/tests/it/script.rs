@@ -203,3 +203,29 @@ async fn the_other_routes_answer_as_clients_expect() {
     let (status, body) = world.ask(&json!({"messages": "no"})).await;
     assert!(status == 400 && body.contains("messages"), "{body}");
 }
+
+#[tokio::test]
+async fn one_tool_for_all_files_is_told_what_to_do() {
+    let script = "- tools: [{write: {path: a.txt, content: x}}, {edit: {path: /w/a.txt, old: x, new: y}}, {read: b.txt}]\n";
+    let world = World::scripted(script).await;
+    let keys = ["command", "file_text", "old_str", "new_str"];
+    let mut properties: serde_json::Map<_, _> =
+        keys.iter().map(|key| ((*key).to_owned(), json!({"type": "string"}))).collect();
+    properties.insert("path".to_owned(), json!({"type": "string", "description": "Absolute path to file."}));
+    let schema = json!({"type": "object", "properties": properties});
+    let mut body = request(hi());
+    body["tools"] = json!([{"name": "file_editor", "input_schema": schema}]);
+    let (status, answer) = world.ask(&body).await;
+    assert_eq!(status, 200, "{answer}");
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    let calls: Vec<_> =
+        answer["content"].as_array().unwrap().iter().map(|call| call["input"].clone()).collect();
+    assert_eq!(
+        calls,
+        [
+            json!({"command": "create", "path": "/workspace/a.txt", "file_text": "x"}),
+            json!({"command": "str_replace", "path": "/w/a.txt", "old_str": "x", "new_str": "y"}),
+            json!({"command": "view", "path": "/workspace/b.txt"}),
+        ]
+    );
+}

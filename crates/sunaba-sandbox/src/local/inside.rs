@@ -4,7 +4,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use sunaba_types::agents::Origin;
 use sunaba_types::shim::PATH_INSIDE;
+
+use super::python;
 
 /// What of the host every sandbox sees.
 const SEEN: [&str; 5] = ["/usr", "/bin", "/sbin", "/lib", "/lib64"];
@@ -16,16 +19,17 @@ const FIRST_LINE_MAX_BYTES: usize = 256;
 pub struct FoundProgram {
     /// Its file.
     pub path: PathBuf,
-    /// Its version, when it comes from the expected npm package.
+    /// Its version, when it comes from the expected package.
     pub version: Option<String>,
     /// Why it would not run in a sandbox.
     pub problem: Option<String>,
 }
 
-/// Looks for a program that comes from an npm package.
-pub fn find_inside(program: &str, package: &str) -> Option<FoundProgram> {
+/// Looks for a program that comes from this package. One of Python's is there only with its package, because its program
+/// is Python itself.
+pub fn find_inside(program: &str, package: &str, origin: Origin) -> Option<FoundProgram> {
     let path: Vec<PathBuf> = PATH_INSIDE.split(':').map(PathBuf::from).collect();
-    Inside { path: &path, seen: &SEEN.map(PathBuf::from) }.find(program, package)
+    Inside { path: &path, seen: &SEEN.map(PathBuf::from) }.find(program, package, origin)
 }
 
 struct Inside<'a> {
@@ -34,10 +38,13 @@ struct Inside<'a> {
 }
 
 impl Inside<'_> {
-    fn find(&self, program: &str, package: &str) -> Option<FoundProgram> {
+    fn find(&self, program: &str, package: &str, origin: Origin) -> Option<FoundProgram> {
         let file = self.path.iter().map(|dir| dir.join(program)).find(|file| file.is_file())?;
         let real = file.canonicalize().ok()?;
-        let version = version_of(&real, package);
+        let version = match origin {
+            Origin::PyPi => Some(python::version_of(&file, package)?),
+            Origin::Npm | Origin::Unpackaged => version_of(&real, package),
+        };
         let problem = self.problem(&file, &real);
         Some(FoundProgram { path: file, version, problem })
     }
@@ -110,7 +117,11 @@ mod tests {
 
     fn find(root: &Path, package: &str) -> Option<FoundProgram> {
         let root = root.canonicalize().unwrap();
-        Inside { path: &[root.join("usr/bin")], seen: &[root.join("usr")] }.find("agent", package)
+        Inside { path: &[root.join("usr/bin")], seen: &[root.join("usr")] }.find(
+            "agent",
+            package,
+            Origin::Npm,
+        )
     }
 
     #[test]
@@ -138,5 +149,26 @@ mod tests {
         symlink(home.path().join("agent"), root.path().join("usr/bin/agent")).unwrap();
         let found = find(root.path(), "@x/agent").unwrap();
         assert!(found.problem.unwrap().ends_with("which sandboxes do not see"));
+    }
+
+    #[test]
+    fn one_of_python_s_is_there_with_its_package_only() {
+        let root = TempDir::new().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        fs::create_dir_all(root.join("usr/bin")).unwrap();
+        fs::write(root.join("usr/bin/python3"), "\x7fELF").unwrap();
+        fs::set_permissions(root.join("usr/bin/python3"), fs::Permissions::from_mode(0o755)).unwrap();
+        let find = || {
+            Inside { path: &[root.join("usr/bin")], seen: &[root.join("usr")] }.find(
+                "python3",
+                "an-agent",
+                Origin::PyPi,
+            )
+        };
+        assert_eq!(find(), None, "Python alone is no agent");
+        let package = root.join("usr/lib/python3.12/site-packages/an_agent-1.2.3.dist-info");
+        fs::create_dir_all(package).unwrap();
+        let found = find().unwrap();
+        assert_eq!((found.version.as_deref(), found.problem), (Some("1.2.3"), None));
     }
 }

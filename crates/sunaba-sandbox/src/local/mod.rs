@@ -13,6 +13,7 @@ pub(crate) mod layout;
 mod means;
 pub(crate) mod owner;
 mod port;
+mod python;
 mod registry;
 pub(crate) mod removal;
 pub(crate) mod resources;

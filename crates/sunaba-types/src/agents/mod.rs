@@ -9,6 +9,17 @@ mod table;
 pub use results::{CASES, CaseResult, MEASURED, Measured, Verdict};
 pub use table::{behaviour_table, install_table, times_table};
 
+/// Where programs come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// Nowhere: it is part of Sunaba, or nobody knows.
+    Unpackaged,
+    /// The registry of Node's packages.
+    Npm,
+    /// The registry of Python's.
+    PyPi,
+}
+
 /// An agent that is known by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KnownAgent {
@@ -16,7 +27,9 @@ pub struct KnownAgent {
     pub name: &'static str,
     /// As people call it.
     pub title: &'static str,
-    /// Where its program comes from; empty when it is part of Sunaba.
+    /// Whose registry has its package.
+    pub origin: Origin,
+    /// Its package there; empty when it is part of Sunaba.
     pub package: &'static str,
     /// The version that the suite runs.
     pub version: &'static str,
@@ -32,6 +45,7 @@ pub struct KnownAgent {
 pub const NATIVE: KnownAgent = KnownAgent {
     name: "native",
     title: "Sunaba's own loop",
+    origin: Origin::Unpackaged,
     package: "",
     version: "",
     command: &[],
@@ -43,6 +57,7 @@ pub const NATIVE: KnownAgent = KnownAgent {
 pub const CLAUDE: KnownAgent = KnownAgent {
     name: "claude",
     title: "Claude Code",
+    origin: Origin::Npm,
     package: "@anthropic-ai/claude-code",
     version: "2.1.197",
     command: &["claude"],
@@ -54,6 +69,7 @@ pub const CLAUDE: KnownAgent = KnownAgent {
 pub const CODEX: KnownAgent = KnownAgent {
     name: "codex",
     title: "Codex",
+    origin: Origin::Npm,
     package: "@zed-industries/codex-acp",
     version: "0.16.0",
     command: &["codex-acp"],
@@ -65,6 +81,7 @@ pub const CODEX: KnownAgent = KnownAgent {
 pub const OPENCODE: KnownAgent = KnownAgent {
     name: "opencode",
     title: "OpenCode",
+    origin: Origin::Npm,
     package: "opencode-ai",
     version: "1.18.33",
     command: &["opencode", "acp"],
@@ -76,6 +93,7 @@ pub const OPENCODE: KnownAgent = KnownAgent {
 pub const CLAUDE_ADAPTER: KnownAgent = KnownAgent {
     name: "claude-acp",
     title: "Claude's ACP adapter",
+    origin: Origin::Npm,
     package: "@agentclientprotocol/claude-agent-acp",
     version: "0.49.0",
     command: &["claude-agent-acp"],
@@ -87,6 +105,7 @@ pub const CLAUDE_ADAPTER: KnownAgent = KnownAgent {
 pub const GEMINI: KnownAgent = KnownAgent {
     name: "gemini",
     title: "Gemini CLI",
+    origin: Origin::Npm,
     package: "@google/gemini-cli",
     version: "0.61.0",
     command: &["gemini", "--acp"],
@@ -94,8 +113,20 @@ pub const GEMINI: KnownAgent = KnownAgent {
     found: include_str!("gemini-0.61.0.txt"),
 };
 
+/// OpenHands, by its library.
+pub const OPENHANDS: KnownAgent = KnownAgent {
+    name: "openhands",
+    title: "OpenHands",
+    origin: Origin::PyPi,
+    package: "openhands-agent-server",
+    version: "1.58.0",
+    command: &["python3"],
+    model_api: "Anthropic Messages",
+    found: include_str!("openhands-1.58.0.txt"),
+};
+
 /// All of them, in the order in which they are listed.
-pub const KNOWN: [KnownAgent; 6] = [NATIVE, CLAUDE, CODEX, OPENCODE, CLAUDE_ADAPTER, GEMINI];
+pub const KNOWN: [KnownAgent; 7] = [NATIVE, CLAUDE, CODEX, OPENCODE, CLAUDE_ADAPTER, GEMINI, OPENHANDS];
 
 /// Their names.
 pub const NAMES: [&str; KNOWN.len()] = {
@@ -167,13 +198,23 @@ impl KnownAgent {
 
     /// The command that installs it; none when it is part of Sunaba.
     pub fn install(&self) -> Option<String> {
-        (!self.is_built_in()).then(|| format!("npm install -g {}@{}", self.package, self.version))
+        let Self { package, version, .. } = self;
+        match self.origin {
+            Origin::Unpackaged => None,
+            Origin::Npm => Some(format!("npm install -g {package}@{version}")),
+            Origin::PyPi => Some(format!("python3 -m pip install {package}=={version}")),
+        }
     }
 
     /// What to do when its program is not there.
     pub fn not_installed(&self, program: &str) -> String {
+        self.to_be_installed(&format!("{program} is not there"))
+    }
+
+    /// What to do when it cannot be started, and this is why.
+    pub fn to_be_installed(&self, why: &str) -> String {
         format!(
-            "{} is not installed ({program} is not there); install it where sandboxes see it: {}",
+            "{} is not installed ({why}); install it where sandboxes see it: {}",
             self.title,
             self.install().unwrap_or_default()
         )

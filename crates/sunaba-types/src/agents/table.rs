@@ -1,6 +1,6 @@
 //! What is known, as the tables of `docs/agents.md`.
 
-use super::{CASES, CaseResult, KNOWN, KnownAgent, MEASURED, Measured, Verdict};
+use super::{CASES, CaseResult, KNOWN, KnownAgent, MEASURED, Measured, Origin, Verdict};
 
 /// What each agent does.
 pub fn behaviour_table() -> String {
@@ -46,7 +46,12 @@ fn table(rows: &[(&str, &str)], cell: impl Fn(&KnownAgent, &str) -> Option<Strin
 }
 
 fn heading(agent: &KnownAgent) -> String {
-    match agent.program() {
+    let program = match agent.origin {
+        // Its program is Python's.
+        Origin::PyPi => Some(agent.package),
+        Origin::Npm | Origin::Unpackaged => agent.program(),
+    };
+    match program {
         Some(program) => format!("{} ({program} {})", agent.name, agent.version),
         None => agent.name.to_owned(),
     }
@@ -104,7 +109,8 @@ mod tests {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/setup");
         let script = std::fs::read_to_string(script).unwrap();
         for agent in KNOWN.iter().filter(|agent| !agent.is_built_in()) {
-            let line = format!("install_agent {} {} ", agent.package, agent.version);
+            let how = if agent.origin == Origin::PyPi { "install_python_agent" } else { "install_agent" };
+            let line = format!("{how} {} {} ", agent.package, agent.version);
             assert!(script.contains(&line), "scripts/setup does not say {line:?}");
         }
     }

@@ -31,7 +31,7 @@ impl Agent {
                 other => AcpAgent::named(other).map(Self::Acp).ok_or(ConfigError::Impossible {
                     name: VARIABLE,
                     value,
-                    why: "native, claude, codex, opencode, claude-acp, or acp: and a command line",
+                    why: "native, claude, codex, opencode, claude-acp, gemini, openhands, or acp: and a command line",
                 }),
             },
         }

@@ -177,7 +177,7 @@ pub(crate) const KEYS: &[Key] = &[
         name: "sandbox.runtime",
         env: &["SANDBOX_RUNTIME"],
         default: Some("native"),
-        help: "Which agent drives a sandbox: `native`, `claude`, `codex`, `opencode`, `claude-acp`, or `acp:` and a command line. All but the first have to be installed where sandboxes see them.",
+        help: "Which agent drives a sandbox: `native`, `claude`, `codex`, `opencode`, `claude-acp`, `gemini`, `openhands`, or `acp:` and a command line. All but the first have to be installed where sandboxes see them.",
         apply: |config, text| {
             let choices = sunaba_server::RUNTIMES.map(|name| (name, name.to_owned()));
             let is_runtime = sunaba_server::is_runtime(&sunaba_server::RUNTIMES, text);

@@ -91,7 +91,7 @@ impl ProviderReports for Reports {
 /// The agents that sandboxes of this host find.
 fn agents_here() -> Vec<AgentProgram> {
     let found = agents::KNOWN.iter().filter_map(|agent| {
-        let found = sunaba_sandbox::find_inside(agent.program()?, agent.package)?;
+        let found = sunaba_sandbox::find_inside(agent.program()?, agent.package, agent.origin)?;
         Some(AgentProgram { agent: agent.name, version: found.version, problem: found.problem })
     });
     found.collect()

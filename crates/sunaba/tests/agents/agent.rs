@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 
+use crate::python;
+
 /// An agent that drives a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Agent {
@@ -11,6 +13,7 @@ pub(crate) enum Agent {
     Claude,
     Codex,
     OpenCode,
+    OpenHands,
 }
 
 impl Agent {
@@ -21,6 +24,7 @@ impl Agent {
             Self::Claude => "claude",
             Self::Codex => "codex",
             Self::OpenCode => "opencode",
+            Self::OpenHands => "openhands",
         }
     }
 
@@ -31,6 +35,7 @@ impl Agent {
             Self::Claude => Some("claude"),
             Self::Codex => Some("codex-acp"),
             Self::OpenCode => Some("opencode"),
+            Self::OpenHands => Some("python3"),
         }
     }
 
@@ -41,6 +46,7 @@ impl Agent {
             Self::Claude => include_str!("expected/claude-2.1.197.txt"),
             Self::Codex => include_str!("expected/codex-acp-0.16.0.txt"),
             Self::OpenCode => include_str!("expected/opencode-1.18.33.txt"),
+            Self::OpenHands => include_str!("expected/openhands-1.58.0.txt"),
         }
     }
 
@@ -48,6 +54,9 @@ impl Agent {
     pub(crate) fn lay(self, toolchain: &Path) -> anyhow::Result<()> {
         let Some(name) = self.program() else { return Ok(()) };
         let program = installed(self)?;
+        if self == Self::OpenHands {
+            return python::lay(&program, toolchain);
+        }
         let bin = toolchain.join("bin");
         std::fs::create_dir_all(&bin)?;
         // They are large; a link is as good where there can be one.
@@ -61,6 +70,7 @@ fn installed(agent: Agent) -> anyhow::Result<PathBuf> {
     let machine = if std::env::consts::ARCH == "aarch64" { "arm64" } else { "x64" };
     let place = match agent {
         Agent::Native => String::new(),
+        Agent::OpenHands => python::PROGRAM.to_owned(),
         Agent::Claude => {
             format!("claude-code-2.1.197/node_modules/@anthropic-ai/claude-code-linux-{machine}/claude")
         }
@@ -72,6 +82,18 @@ fn installed(agent: Agent) -> anyhow::Result<PathBuf> {
         }
     };
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/agents").join(place);
-    ensure!(program.is_file(), "{} is missing: scripts/setup test installs it", program.display());
+    ensure!(program.is_file(), "{} is missing: scripts/setup installs it", program.display());
     Ok(program)
+}
+
+/// Why an agent is not tried here: one that takes seconds to start is only tried when all are wanted.
+pub(crate) fn not_tried(agent: Agent) -> Option<String> {
+    if agent != Agent::OpenHands {
+        return None;
+    }
+    if std::env::var_os("SUNABA_ALL_AGENTS").is_none() {
+        return Some("it takes minutes; make test-all runs it".to_owned());
+    }
+    let is_there = installed(agent).is_ok();
+    (!is_there).then(|| "scripts/setup all found no Python 3.12 or later to install it with".to_owned())
 }

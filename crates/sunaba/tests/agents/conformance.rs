@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use crate::agent::Agent;
+use crate::agent::{Agent, not_tried};
 use crate::world::World;
 use crate::{interrupts, permissions, working};
 
@@ -45,6 +45,15 @@ async fn codex_inside() -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn opencode_inside() -> anyhow::Result<()> {
     as_expected(Agent::OpenCode).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn openhands_inside() -> anyhow::Result<()> {
+    if let Some(why) = not_tried(Agent::OpenHands) {
+        sunaba_testkit::left_out("OpenHands in a sandbox", &why);
+        return Ok(());
+    }
+    as_expected(Agent::OpenHands).await
 }
 
 async fn as_expected(agent: Agent) -> anyhow::Result<()> {

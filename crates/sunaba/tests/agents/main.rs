@@ -15,6 +15,7 @@ mod kills;
 mod leavings;
 mod permissions;
 mod processes;
+mod python;
 mod run;
 #[path = "../faults/server.rs"]
 #[expect(dead_code, reason = "the fault tests use the rest of it")]

@@ -15,10 +15,7 @@ use std::time::Instant;
 use futures::{FutureExt as _, StreamExt as _};
 use sunaba_types::agents::{CaseResult, Verdict};
 
-use self::stage::Kind;
-
-/// Programs that run at the same time.
-const AT_ONCE: usize = 3;
+use self::stage::{Kind, left_out, not_tried};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn native() {
@@ -50,7 +47,15 @@ async fn gemini() {
     as_expected(Kind::Gemini).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn openhands() {
+    as_expected(Kind::OpenHands).await;
+}
+
 async fn as_expected(kind: Kind) {
+    if let Some(why) = not_tried(kind) {
+        return left_out(&format!("the conformance of {}", kind.known().title), &why);
+    }
     let known = kind.known().results();
     let expected: BTreeMap<_, _> = known.iter().map(|result| (result.case, result)).collect();
     let cases = cases::all();
@@ -58,7 +63,7 @@ async fn as_expected(kind: Kind) {
     let listed: Vec<_> = known.iter().map(|result| result.case).collect();
     assert_eq!(listed, names, "the list of what is expected names every case and no other");
     let runs = cases.into_iter().map(|(name, run)| async move { (name, run, tried(kind, name, run).await) });
-    let done: Vec<_> = futures::stream::iter(runs).buffer_unordered(AT_ONCE).collect().await;
+    let done: Vec<_> = futures::stream::iter(runs).buffer_unordered(kind.at_once()).collect().await;
     let mut surprises = Vec::new();
     for (name, run, failure) in done {
         if is_expected(expected[name], failure.as_deref()) {

@@ -1,5 +1,6 @@
 //! What the cases have in common: a runtime by its kind, and commands that wait for a sign.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,14 +11,14 @@ use sunaba_agent::{
     AcpAgent, AcpConfig, AcpRuntime, Answer, Asks, ClaudeConfig, ClaudeRuntime, NativeConfig, NativeRuntime,
     PermissionMode, Question, RetryPolicy, Runtime,
 };
-use sunaba_types::agents::{self, KnownAgent};
+use sunaba_types::agents::{self, KnownAgent, Origin};
 
 use crate::fake_model::Act;
 use crate::harness::{Harness, Setup};
 use crate::place::own_place;
 
 /// Time for a file to appear.
-const FILE_DEADLINE: Duration = Duration::from_secs(60);
+const FILE_DEADLINE: Duration = Duration::from_secs(120);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -27,6 +28,7 @@ pub(crate) enum Kind {
     OpenCode,
     ClaudeAdapter,
     Gemini,
+    OpenHands,
 }
 
 impl Kind {
@@ -37,7 +39,7 @@ impl Kind {
                 Box::new(NativeRuntime::new(NativeConfig { retry, ..NativeConfig::default() }))
             }
             Self::Claude => Box::new(ClaudeRuntime::new(claude_config())),
-            Self::Codex | Self::OpenCode | Self::ClaudeAdapter | Self::Gemini => {
+            Self::Codex | Self::OpenCode | Self::ClaudeAdapter | Self::Gemini | Self::OpenHands => {
                 Box::new(AcpRuntime::new(self.acp_config()))
             }
         }
@@ -47,7 +49,7 @@ impl Kind {
     pub(crate) fn helper(self) -> &'static str {
         match self {
             Self::Native => "architect",
-            Self::Claude | Self::ClaudeAdapter => "general-purpose",
+            Self::Claude | Self::ClaudeAdapter | Self::OpenHands => "general-purpose",
             Self::Codex | Self::OpenCode | Self::Gemini => "general",
         }
     }
@@ -57,7 +59,7 @@ impl Kind {
         match self {
             Self::Codex => "gpt-5.4",
             Self::Gemini => "gemini-2.5-pro",
-            Self::Native | Self::Claude | Self::OpenCode | Self::ClaudeAdapter => "fake",
+            Self::Native | Self::Claude | Self::OpenCode | Self::ClaudeAdapter | Self::OpenHands => "fake",
         }
     }
 
@@ -70,10 +72,15 @@ impl Kind {
     pub(crate) fn calls_beyond(self) -> usize {
         match self {
             Self::Native | Self::Claude => 0,
-            Self::Codex | Self::ClaudeAdapter | Self::Gemini => 1,
+            Self::Codex | Self::ClaudeAdapter | Self::Gemini | Self::OpenHands => 1,
             // It may be a call further by the time it hears that it is enough.
             Self::OpenCode => 2,
         }
+    }
+
+    /// Programs that run at the same time: fewer of one that needs a processor for itself to start.
+    pub(crate) fn at_once(self) -> usize {
+        if self == Self::OpenHands { 2 } else { 3 }
     }
 
     /// What is known of it.
@@ -85,10 +92,11 @@ impl Kind {
             Self::OpenCode => agents::OPENCODE,
             Self::ClaudeAdapter => agents::CLAUDE_ADAPTER,
             Self::Gemini => agents::GEMINI,
+            Self::OpenHands => agents::OPENHANDS,
         }
     }
 
-    /// The agent that `scripts/setup test` installs; its home is never the developer's.
+    /// The agent that `scripts/setup` installs; its home is never the developer's.
     pub(crate) fn acp_config(self) -> AcpConfig {
         let machine = machine();
         let (agent, program) = match self {
@@ -100,6 +108,7 @@ impl Kind {
                 (AcpAgent::ClaudeAdapter, "@agentclientprotocol/claude-agent-acp/dist/index.js".to_owned())
             }
             Self::Gemini => (AcpAgent::Gemini, "@google/gemini-cli/bundle/gemini.js".to_owned()),
+            Self::OpenHands => (AcpAgent::OpenHands, "bin/python".to_owned()),
             Self::Native | Self::Claude => panic!("{self:?} does not speak the protocol"),
         };
         let program = installed(&self.known(), &program).display().to_string();
@@ -137,14 +146,41 @@ fn machine() -> &'static str {
 }
 
 fn installed(agent: &KnownAgent, program: &str) -> PathBuf {
-    let package = agent.package.rsplit('/').next().unwrap();
-    let program = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../target/tools/agents")
-        .join(format!("{package}-{}", agent.version))
-        .join("node_modules")
-        .join(program);
-    assert!(program.is_file(), "{} is missing: scripts/setup test installs it", program.display());
+    let program = place(agent).join(program);
+    assert!(program.is_file(), "{} is missing: scripts/setup installs it", program.display());
     program
+}
+
+/// Where its package is laid for the tests.
+fn place(agent: &KnownAgent) -> PathBuf {
+    let package = agent.package.rsplit('/').next().unwrap();
+    let place = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../target/tools/agents")
+        .join(format!("{package}-{}", agent.version));
+    if agent.origin == Origin::Npm { place.join("node_modules") } else { place }
+}
+
+/// Why a kind is not tried here: one that takes seconds to start is only tried when all are wanted.
+pub(crate) fn not_tried(kind: Kind) -> Option<String> {
+    if kind != Kind::OpenHands {
+        return None;
+    }
+    if std::env::var_os("SUNABA_ALL_AGENTS").is_none() {
+        return Some("it takes minutes; make test-all runs it".to_owned());
+    }
+    let is_there = place(&kind.known()).join("bin/python").is_file();
+    (!is_there).then(|| "scripts/setup all found no Python 3.12 or later to install it with".to_owned())
+}
+
+/// Says what is left out and why; the summary of the whole run repeats it.
+#[expect(clippy::print_stderr, reason = "what is left out is said")]
+pub(crate) fn left_out(what: &str, why: &str) {
+    eprintln!("left out: {what}: {why}");
+    if let Some(notes) = std::env::var_os("SUNABA_LEFT_OUT") {
+        let file = std::fs::OpenOptions::new().create(true).append(true).open(notes);
+        // One short write each, so lines of many tests do not mix.
+        drop(file.and_then(|mut file| file.write_all(format!("{what}: {why}\n").as_bytes())));
+    }
 }
 
 /// The CLI that `scripts/setup test` installs; its home is never the developer's.
