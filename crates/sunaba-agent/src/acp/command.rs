@@ -34,7 +34,7 @@ pub(super) fn command(config: &AcpConfig, ctx: &RunContext, dir: &Path, mark: &s
     command.args(words).current_dir(&ctx.cwd);
     match &config.agent {
         AcpAgent::Gemini => {
-            command.args(gemini::arguments(ctx));
+            command.args(gemini::arguments(ctx, dir));
         }
         AcpAgent::OpenHands => {
             command.arg(openhands::program(dir));

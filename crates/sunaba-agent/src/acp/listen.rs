@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::run::{Decision, Phase, Progress, Run};
 use super::wire::{self, Heard, Permission, Refusal, TurnEnd, Update};
-use super::{AcpAgent, gemini, translate};
+use super::{gemini, translate};
 use crate::child::Read;
 use crate::tools::ToolCall;
 use crate::{AgentEvent, Answer, Ending, PermissionMode, Question, RunError};
@@ -56,8 +56,8 @@ impl Run {
 
     /// Adds what an agent leaves out of the news of a call.
     async fn complete(&self, news: &mut wire::ToolNews) {
-        if self.config.agent == AcpAgent::Gemini {
-            gemini::complete(news, &self.dir).await;
+        if let Some(record) = &self.record {
+            gemini::complete(news, record).await;
         }
     }
 

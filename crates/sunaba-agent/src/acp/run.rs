@@ -15,7 +15,7 @@ use super::prompts::{Outbox, Words};
 use super::start::{Open, lay, never_began, open};
 use super::story::Story;
 use super::wire::{self, TurnEnd};
-use super::{AcpConfig, command, store, usage};
+use super::{AcpAgent, AcpConfig, command, gemini, store, usage};
 use crate::child::{Process, Read};
 use crate::{
     AgentEvent, Answer, Ending, ErrorClass, Incoming, RunContext, RunError, RunOutcome, StreamErrorType,
@@ -77,6 +77,8 @@ pub(super) struct Run {
     pub(super) config: AcpConfig,
     pub(super) ctx: RunContext,
     pub(super) dir: PathBuf,
+    /// What the agent writes down, where that tells more than the protocol.
+    pub(super) record: Option<gemini::Record>,
     pub(super) process: Process,
     pub(super) session: String,
     pub(super) can_load: bool,
@@ -118,6 +120,7 @@ impl Run {
             used_before: usage::kept_before(&config.agent, &dir),
             asking: JoinSet::new(),
             asked: HashMap::new(),
+            record: (config.agent == AcpAgent::Gemini).then(|| gemini::Record::new(&dir)),
             config,
             ctx,
             dir,

@@ -32,6 +32,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use sunaba_llm::Thinking;
 
+pub(crate) use repository::instructions;
 pub(crate) use steering::spoken;
 
 use crate::{Capabilities, RunContext, RunOutcome, Runtime, Steer, Transcript};

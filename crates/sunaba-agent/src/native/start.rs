@@ -30,7 +30,7 @@ pub(super) async fn run(config: NativeConfig, ctx: RunContext) -> RunOutcome {
     let mut conversation = conversation;
     let so_far = (ctx.session != SessionStart::New).then(|| conversation.as_entry());
     let file = SessionFile::begin(&ctx.home, &ctx.session_id, &ctx.session, so_far);
-    let instructions = repository::instructions(&ctx.cwd);
+    let instructions = repository::instructions(&ctx.cwd, &["AGENTS.md", "CLAUDE.md"]);
     let (given, append) = (ctx.system_prompt.as_deref(), ctx.system_prompt_append.as_deref());
     let mut run = Run {
         system: system_prompt(given, instructions.as_deref(), append, &ctx.cwd),

@@ -12,6 +12,7 @@ mod conformance;
 mod dialect;
 mod failures;
 mod fake_model;
+mod gemini_repository;
 mod harness;
 mod helpers;
 mod interrupts;

@@ -14,6 +14,7 @@ pub(crate) enum Agent {
     Codex,
     OpenCode,
     OpenHands,
+    Gemini,
 }
 
 impl Agent {
@@ -25,6 +26,7 @@ impl Agent {
             Self::Codex => "codex",
             Self::OpenCode => "opencode",
             Self::OpenHands => "openhands",
+            Self::Gemini => "gemini",
         }
     }
 
@@ -36,6 +38,7 @@ impl Agent {
             Self::Codex => Some("codex-acp"),
             Self::OpenCode => Some("opencode"),
             Self::OpenHands => Some("python3"),
+            Self::Gemini => Some("gemini"),
         }
     }
 
@@ -47,22 +50,38 @@ impl Agent {
             Self::Codex => include_str!("expected/codex-acp-0.16.0.txt"),
             Self::OpenCode => include_str!("expected/opencode-1.18.33.txt"),
             Self::OpenHands => include_str!("expected/openhands-1.58.0.txt"),
+            Self::Gemini => include_str!("expected/gemini-0.61.0.txt"),
         }
     }
 
-    /// Puts its program where sandboxes find it.
-    pub(crate) fn lay(self, toolchain: &Path) -> anyhow::Result<()> {
-        let Some(name) = self.program() else { return Ok(()) };
+    /// Puts its program where sandboxes find it; the directories that they have to see for it.
+    pub(crate) fn lay(self, toolchain: &Path) -> anyhow::Result<Vec<PathBuf>> {
+        let Some(name) = self.program() else { return Ok(Vec::new()) };
         let program = installed(self)?;
         if self == Self::OpenHands {
-            return python::lay(&program, toolchain);
+            python::lay(&program, toolchain)?;
+            return Ok(vec![toolchain.to_owned()]);
         }
         let bin = toolchain.join("bin");
         std::fs::create_dir_all(&bin)?;
-        // They are large; a link is as good where there can be one.
-        std::fs::hard_link(&program, bin.join(name))
-            .or_else(|_| std::fs::copy(&program, bin.join(name)).map(drop))
-            .with_context(|| format!("lay {} into {}", program.display(), bin.display()))
+        let mut seen = vec![toolchain.to_owned()];
+        let laid = match self {
+            // As npm does it: what is on the path is a link into the package, whose files belong together.
+            Self::Gemini => {
+                let program = program.canonicalize()?;
+                seen.extend(
+                    program.ancestors().find(|place| place.ends_with("node_modules")).map(Path::to_owned),
+                );
+                std::os::unix::fs::symlink(&program, bin.join(name))
+            }
+            // They are large; a link is as good where there can be one.
+            Self::Native | Self::Claude | Self::Codex | Self::OpenCode | Self::OpenHands => {
+                std::fs::hard_link(&program, bin.join(name))
+                    .or_else(|_| std::fs::copy(&program, bin.join(name)).map(drop))
+            }
+        };
+        laid.with_context(|| format!("lay {} into {}", program.display(), bin.display()))?;
+        Ok(seen)
     }
 }
 
@@ -80,6 +99,7 @@ fn installed(agent: Agent) -> anyhow::Result<PathBuf> {
         Agent::OpenCode => {
             format!("opencode-ai-1.18.33/node_modules/opencode-linux-{machine}/bin/opencode")
         }
+        Agent::Gemini => "gemini-cli-0.61.0/node_modules/@google/gemini-cli/bundle/gemini.js".to_owned(),
     };
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/agents").join(place);
     ensure!(program.is_file(), "{} is missing: scripts/setup installs it", program.display());

@@ -56,6 +56,11 @@ async fn openhands_inside() -> anyhow::Result<()> {
     as_expected(Agent::OpenHands).await
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn gemini_inside() -> anyhow::Result<()> {
+    as_expected(Agent::Gemini).await
+}
+
 async fn as_expected(agent: Agent) -> anyhow::Result<()> {
     let expected = read(agent.expected());
     assert_eq!(expected.keys().copied().collect::<Vec<_>>(), sorted(&ASPECTS), "the list names every aspect");

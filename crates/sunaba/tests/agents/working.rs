@@ -18,7 +18,8 @@ const HEARD: u64 = 3;
 
 /// A command that waits for a sign; then the words have to be there, in the very next request.
 fn script(expected: &Expectations) -> String {
-    // An agent that may be a call late is not failed for it by the model; when it heard is looked at afterwards.
+    // An agent that may be late is not failed for it by the model; when it heard is looked at afterwards. One that
+    // hears when it is done makes a call more, which costs nothing, so that the sum is the same.
     let heard = match expected["message_in_first_call"] {
         Expected::Holds => format!("expect: [request_contains: {WORDS}]"),
         Expected::Fails(_) | Expected::MayFail(_) => format!("when: {{request_contains: {WORDS}, times: 1}}"),
@@ -44,6 +45,8 @@ fn script(expected: &Expectations) -> String {
     - edit: {{path: /workspace/README.md, old: "# worked on", new: "# edited"}}
 - usage: {{input_tokens: 5000, output_tokens: 500}}
   text: Done.
+- usage: {{input_tokens: 0, output_tokens: 0}}
+  text: Done, with what was said at the end too.
 "##
     )
 }

@@ -30,14 +30,13 @@ impl World {
     /// Starts a server and gives it a project whose sandboxes have the agent's program.
     pub(crate) async fn start(agent: Agent) -> anyhow::Result<Self> {
         let (data, toolchain) = (tempfile::tempdir()?, tempfile::tempdir()?);
-        agent.lay(toolchain.path())?;
+        let toolchains = agent.lay(toolchain.path())?;
         let prices = data.path().join("prices.yaml");
         std::fs::write(&prices, PRICES)?;
         let settings = [("SUNABA_PRICES", prices.display().to_string())];
         let server = Server::start_with(data.path(), &settings).await?;
         let api = Api::new(server.url(), server.token()?);
         let repo = repository()?;
-        let toolchains = if agent.program().is_some() { vec![toolchain.path()] } else { Vec::new() };
         let wanted = json!({ "repo_path": repo.path(), "settings": { "toolchains": toolchains } });
         let project = api.post("/api/v1/projects", &wanted).await?;
         let project = project["id"].as_str().context("id")?.to_owned();

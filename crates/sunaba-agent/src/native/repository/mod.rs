@@ -12,7 +12,7 @@ mod skills;
 use std::path::{Path, PathBuf};
 
 pub(super) use agents::{AgentKind, agents};
-pub(super) use instructions::instructions;
+pub(crate) use instructions::instructions;
 pub(super) use skills::{Skill, skills};
 
 /// Most directories between a root and where an agent works that are looked into.
