@@ -30,7 +30,7 @@ const SILENT: u64 = 4;
 const fn piece_ms(agent: Agent) -> u32 {
     match agent {
         Agent::Gemini => 3000,
-        Agent::Native | Agent::Claude | Agent::Codex | Agent::OpenCode => 1500,
+        Agent::Native | Agent::Claude | Agent::Codex | Agent::OpenCode | Agent::OpenHands => 1500,
     }
 }
 

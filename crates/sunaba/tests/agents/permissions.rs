@@ -9,12 +9,17 @@ use crate::working::in_words;
 use crate::world::World;
 
 const WHY: &str = "not on a Monday";
+/// How an agent that can only be told yes or no is told to do something else.
+const OTHERWISE: &str = "Do this instead";
 
+/// What is denied may be gone from the conversation (Gemini's), so each answer is known by what was said last.
 fn script() -> String {
     format!(
         r#"
 - when: {{no_tools: true}}
   text: A title
+- when: {{request_contains: {OTHERWISE}}}
+  text: Done.
 - when: {{request_contains: {WHY}, times: 1}}
   tools:
     - shell: echo asked > asked.txt && rm -f none
