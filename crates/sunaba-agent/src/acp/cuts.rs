@@ -23,7 +23,7 @@ impl Run {
         refusal: &Refusal,
         unheard: Vec<Incoming>,
     ) -> Result<Progress, RunError> {
-        let was_answering = self.story.is_answering();
+        let had_begun = self.story.has_begun();
         self.story.end_answer();
         self.outbox.hold_first(unheard);
         let error = refused::error(self.config.agent.preset(), refusal);
@@ -33,7 +33,7 @@ impl Run {
             // It was in the same turn, and the agent is asked to go on already.
             return self.go_on_after_cut();
         }
-        if !(may_go_on && was_answering && self.cut.cuts.another(self.story.turns)) {
+        if !(may_go_on && had_begun && self.cut.cuts.another(self.story.turns)) {
             return Ok(Progress::Over(Ending::Failed(error)));
         }
         self.cut.before = self.next_id;

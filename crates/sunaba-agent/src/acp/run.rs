@@ -248,6 +248,9 @@ impl Run {
             "session/prompt",
             &wire::prompt(&self.session, &words.texts),
         ))?;
+        if !self.outbox.is_under_way() {
+            self.story.asked_again();
+        }
         let is_too_late = self.outbox.is_under_way() && self.story.awaits_answer();
         let earliest = self.story.turns + if is_too_late { 2 } else { 1 };
         self.outbox.handed_over(id, words, earliest);

@@ -34,6 +34,8 @@ pub(super) struct Story {
     pub(super) usage: Usage,
     pub(super) final_output: String,
     is_answering: bool,
+    /// The last answer asked for no tool, and nothing was asked since: what follows is its end, or that it has none.
+    spoke_last: bool,
     message_id: Option<String>,
     /// Words that may go on.
     spoken: Option<(Tone, String)>,
@@ -59,6 +61,7 @@ impl Story {
             usage: Usage::default(),
             final_output: String::new(),
             is_answering: false,
+            spoke_last: false,
             message_id: None,
             spoken: None,
             words: Vec::new(),
@@ -82,9 +85,15 @@ impl Story {
         }
     }
 
-    /// Whether the model is in the middle of an answer, as far as it was told.
-    pub(super) fn is_answering(&self) -> bool {
-        self.is_answering
+    /// Whether the model had begun with the answer that was awaited last. Some agents count an answer before they tell
+    /// that it was cut.
+    pub(super) fn has_begun(&self) -> bool {
+        self.is_answering || self.spoke_last
+    }
+
+    /// An idle agent is asked something.
+    pub(super) fn asked_again(&mut self) {
+        self.spoke_last = false;
     }
 
     /// Whether the agent, when it works, waits for the model's next words, which were asked for already.
@@ -182,6 +191,7 @@ impl Story {
     pub(super) fn end_answer(&mut self) {
         self.flush();
         if std::mem::take(&mut self.is_answering) {
+            self.spoke_last = !self.asked_for_tools;
             let stop_reason = if self.asked_for_tools { "tool_use" } else { "end_turn" };
             self.events.emit(AgentEvent::AssistantMessage {
                 turn: self.turns,

@@ -13,6 +13,7 @@ async fn an_answer_that_was_cut_goes_on_with_what_was_said_meanwhile() {
     let place = TempDir::new().unwrap();
     let rest = r#"
 say half; touch ready; while [ ! -e go ]; do sleep 0.05; done
+update '{"sessionUpdate":"usage_update","used":1,"size":2}'
 refuse "$id" 'the stream was closed'
 read -r prompt; printf '%s\n' "$prompt" > second
 say whole; answer "$(number "$prompt")" '{"stopReason":"end_turn"}'; cat >/dev/null
