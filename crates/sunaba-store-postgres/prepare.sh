@@ -19,7 +19,7 @@ port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0));
 $as initdb -D "$work/data" -U postgres -A trust -E UTF8 --locale=C --no-sync >/dev/null
 $as pg_ctl -D "$work/data" -l "$work/log" -w start >/dev/null \
     -o "-p $port -c listen_addresses=127.0.0.1 -c unix_socket_directories=$work"
-cat "$here"/migrations/*.sql | psql -X -q -v ON_ERROR_STOP=1 -h "$work" -p "$port" -U postgres postgres
+cat "$here"/migrations/*.sql | psql -X -q -1 -v ON_ERROR_STOP=1 -h "$work" -p "$port" -U postgres postgres
 # The compiler does not know that the queries depend on the database; a touched file makes it look again.
 touch "$here/src/lib.rs"
 (cd "$here" && SUNABA_POSTGRES_CHECK_URL="postgres://postgres@127.0.0.1:$port/postgres" SQLX_OFFLINE=false \

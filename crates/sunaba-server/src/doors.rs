@@ -3,7 +3,7 @@
 //! For a sandbox on this host the door is a directory that is bound into it,
 //! with a Unix socket for the server's routes and, where there is an egress
 //! proxy, a second one for that. For a sandbox elsewhere the tunnel hands over
-//! its streams one by one. Either way the same router answers, with the
+//! its streams one by one. Either way the same server answers, with the
 //! sandbox's id attached to every request, so that a token of another sandbox
 //! is refused; and closing the door ends what runs through it.
 
@@ -17,7 +17,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use axum::Router;
 use sunaba_types::SandboxId;
 use sunaba_types::shim::{DOOR_SOCKET, EGRESS_SOCKET};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -27,6 +26,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::App;
 use crate::counted::counted;
 use crate::descriptors;
 use crate::layers::gate::Door;
@@ -82,7 +82,7 @@ struct Opened {
 /// Opens and closes doors.
 #[derive(Debug, Clone)]
 pub struct Doors {
-    router: Router,
+    app: App,
     egress: Option<Arc<dyn StreamHandler>>,
     open: Arc<Mutex<HashMap<SandboxId, Opened>>>,
     /// Passages in use, also of sandboxes that have no door on this host.
@@ -93,11 +93,11 @@ pub struct Doors {
 }
 
 impl Doors {
-    /// Doors to this router; all close with `shutdown`.
-    pub fn new(router: Router, shutdown: CancellationToken) -> Self {
+    /// Doors to this server; all close with `shutdown`.
+    pub fn new(app: App, shutdown: CancellationToken) -> Self {
         let tasks = TaskTracker::new();
         let (open, passages, place_wait) = (Arc::default(), Arc::default(), PLACE_WAIT);
-        Self { router, egress: None, open, passages, place_wait, shutdown, tasks }
+        Self { app, egress: None, open, passages, place_wait, shutdown, tasks }
     }
 
     /// Changes how long a connection waits for one of its sandbox's places.
@@ -138,10 +138,10 @@ impl Doors {
             let passage = Arc::clone(&passage);
             self.tasks.spawn(async move { egress::take(&listener, &passage, &handler).await });
         }
-        let router = self.router.clone();
+        let app = self.app.clone();
         let most = descriptors::door_connections();
         self.tasks.spawn(async move {
-            accept_loop(&gateway, &router, Some(&passage.door), most, &passage.stop).await;
+            accept_loop(&gateway, &app, Some(&passage.door), most, &passage.stop).await;
         });
         Ok(())
     }
@@ -155,8 +155,7 @@ impl Doors {
         let passage = self.passage(id);
         let Some(place) = passage.place(&passage.gateway_places).await else { return };
         let stream = counted(stream, place);
-        let serving =
-            connection(stream, self.router.clone(), Some(passage.door.clone()), passage.stop.clone());
+        let serving = connection(stream, self.app.clone(), Some(passage.door.clone()), passage.stop.clone());
         passage.streams.track_future(serving).await;
     }
 

@@ -1,13 +1,14 @@
 //! The server's face: HTTP, WebSocket, server-sent events, tokens and the OpenAPI document.
 //!
 //! Whoever composes a server makes an [`AppState`] from its store and clock,
-//! starts its [`AppState::spawn_background`] work, builds the router with [`app`], and hands it to
+//! starts its [`AppState::spawn_background`] work, puts it together with [`app`](fn@app), and hands that to
 //! [`serve`] and [`Doors`].
 //!
 //! What never happens here: SQL, a decision about states (that is the engine's),
 //! an answer of 200 before the store says that it is durable, a token in a log line.
 
 mod api;
+mod app;
 pub mod auth;
 mod blobs;
 mod config;
@@ -32,6 +33,7 @@ mod state;
 pub mod telemetry;
 mod tunnel;
 
+pub use app::App;
 pub use blobs::{BlobError, BlobFiles};
 pub use config::{
     AuthMode, Limits, LiveLimits, RUNTIMES, RoomLimits, ServerConfig, is_runtime, runtime_choices,

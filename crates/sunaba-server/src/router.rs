@@ -1,21 +1,15 @@
-//! Puts the routes and the layers together.
-//!
-//! Two routers: the inner one has the routes; the outer one has none, so that
-//! its layers see every request before it is routed and may change its path.
+//! Puts the routes together.
 
 use axum::Router;
-use axum::middleware::{from_fn, from_fn_with_state};
-use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use sunaba_gateway::GatewayState;
 use sunaba_nodes::wire::PREFIX;
-use tower_http::catch_panic::CatchPanicLayer;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::api::{agents, blobs, live, ops, projects, sandboxes, system, tasks, tickets, tokens};
-use crate::layers::{gate, measure, observe};
-use crate::{ApiError, AppState, internal, openapi, tunnel};
+use crate::layers::measure::Measure;
+use crate::{ApiError, App, AppState, internal, openapi, tunnel};
 
 /// The gateway's routes.
 #[derive(Debug)]
@@ -35,8 +29,8 @@ impl From<&GatewayState> for GatewayRoutes {
     }
 }
 
-/// The whole server as a router.
-pub fn app(state: AppState, gateway: Option<GatewayRoutes>) -> Router {
+/// The whole server.
+pub fn app(state: AppState, gateway: Option<GatewayRoutes>) -> App {
     let (routes, document) = documented().split_for_parts();
     let document = openapi::finish(document);
     let text: bytes::Bytes = document.to_json().unwrap_or_default().into();
@@ -45,17 +39,13 @@ pub fn app(state: AppState, gateway: Option<GatewayRoutes>) -> Router {
         .route("/api/openapi.json", axum::routing::get(move || async move { openapi::answer(text.clone()) }))
         .nest(PREFIX, internal::routes())
         .method_not_allowed_fallback(method_not_allowed)
-        .route_layer(from_fn(measure::measure))
+        .route_layer(Measure)
         .with_state(state.clone());
     let inner = match gateway {
         Some(gateway) => inner.nest("/gateway", gateway.for_sandboxes).nest(PREFIX, gateway.for_nodes),
         None => inner,
     };
-    Router::new()
-        .fallback_service(inner.fallback(not_found))
-        .layer(from_fn_with_state(state, gate::gate))
-        .layer(CatchPanicLayer::custom(panicked))
-        .layer(from_fn(observe::observe))
+    App::new(state, inner.fallback(not_found))
 }
 
 /// Every route that is in the OpenAPI document.
@@ -135,11 +125,4 @@ async fn method_not_allowed() -> ApiError {
         "method_not_allowed",
         "this address does not take this method",
     )
-}
-
-fn panicked(cause: Box<dyn std::any::Any + Send + 'static>) -> Response {
-    let text = cause.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| cause.downcast_ref::<&str>().copied()).unwrap_or("unknown");
-    tracing::error!(panic = text, "a handler panicked");
-    ApiError::internal().into_response()
 }

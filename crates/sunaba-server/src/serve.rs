@@ -12,9 +12,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
-use http::{Request, Response};
+use http::Request;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -22,8 +21,8 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tower::ServiceExt as _;
 
+use crate::App;
 use crate::counted::counted;
 use crate::descriptors;
 use crate::layers::gate::Door;
@@ -35,9 +34,9 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(90);
 /// How long to wait after accepting failed (out of file descriptors, for example).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Serves the router on a TCP listener until `shutdown`, then drains.
-pub async fn serve(listener: TcpListener, router: Router, shutdown: CancellationToken) -> io::Result<()> {
-    accept_loop(&listener, &router, None, descriptors::tcp_connections(), &shutdown).await;
+/// Serves on a TCP listener until `shutdown`, then drains.
+pub async fn serve(listener: TcpListener, app: App, shutdown: CancellationToken) -> io::Result<()> {
+    accept_loop(&listener, &app, None, descriptors::tcp_connections(), &shutdown).await;
     Ok(())
 }
 
@@ -69,7 +68,7 @@ impl Accept for UnixListener {
 /// Takes connections until `stop`, at most `most` at once, then waits for those that are open.
 pub(crate) async fn accept_loop<L: Accept>(
     listener: &L,
-    router: &Router,
+    app: &App,
     door: Option<&Door>,
     most: usize,
     stop: &CancellationToken,
@@ -87,7 +86,7 @@ pub(crate) async fn accept_loop<L: Accept>(
         };
         match accepted {
             Ok(stream) => {
-                connections.spawn(connection(stream, router.clone(), door.cloned(), stop.clone()));
+                connections.spawn(connection(stream, app.clone(), door.cloned(), stop.clone()));
             }
             Err(error) => {
                 tracing::warn!(%error, "could not take a connection");
@@ -101,19 +100,16 @@ pub(crate) async fn accept_loop<L: Accept>(
     }
 }
 
-pub(crate) async fn connection<S>(stream: S, router: Router, door: Option<Door>, stop: CancellationToken)
+pub(crate) async fn connection<S>(stream: S, app: App, door: Option<Door>, stop: CancellationToken)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
-        let router = router.clone();
+        let app = app.clone();
         if let Some(door) = &door {
             request.extensions_mut().insert(door.clone());
         }
-        async move {
-            let answer: Result<Response<Body>, Infallible> = router.oneshot(request.map(Body::new)).await;
-            answer
-        }
+        async move { Ok::<_, Infallible>(app.answer(request.map(Body::new)).await) }
     });
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())

@@ -4,7 +4,8 @@
 //! answers afterwards; a few such transactions may be under way at once, each on a connection of its own. What
 //! must hold between servers is decided by the database alone, and whoever changes something holds its lock. What is
 //! remembered from one transaction to the next spares only questions: the entries that this server published last,
-//! and which sandboxes lately sent something again.
+//! which sandboxes lately sent something again, and sandboxes as they were left. Events that cause nothing are written
+//! by one statement from what is remembered, which compares all of it (`append_events`, in the migrations).
 //!
 //! Locks are taken in one order, so that nobody waits in a circle: names that are about to be made, logs of
 //! sandboxes by id, tasks by id, projects by id, and at the very end the feed's counter, which is held until

@@ -1,6 +1,8 @@
 //! Hints of commits, also of other servers': PostgreSQL tells every server the feed's new position.
 //!
-//! A hint may come late or not at all; whoever follows the feed also looks by itself from time to time.
+//! A hint may come late or not at all; whoever follows the feed also looks by itself from time to time. A server's
+//! own commits come back to it too, often before their answer; they are passed over, because whoever is told of a
+//! commit reads it, and the writer is about to hand on what it wrote without anybody having to read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +20,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 pub(crate) struct Listener {
     pub(crate) pool: PgPool,
     pub(crate) hint: Arc<watch::Sender<i64>>,
+    pub(crate) teller: Arc<str>,
     pub(crate) stop: CancellationToken,
 }
 
@@ -53,7 +56,10 @@ impl Listener {
         let position = sqlx::query_scalar!("SELECT position FROM feed_counter").fetch_one(&self.pool).await?;
         advance(&self.hint, position);
         while let Some(told) = listener.try_recv().await? {
-            if let Ok(position) = told.payload().parse() {
+            let (position, teller) = told.payload().split_once(' ').unwrap_or((told.payload(), ""));
+            if *teller != *self.teller
+                && let Ok(position) = position.parse()
+            {
                 advance(&self.hint, position);
             }
         }

@@ -104,7 +104,9 @@ impl PostgresStore {
         // One more, on which the store listens.
         let readers = pool(options.readers + 1, reading(&connect));
         let (stop, background) = (CancellationToken::new(), TaskTracker::new());
-        let listener = Listener { pool: readers.clone(), hint: Arc::clone(&hint), stop: stop.clone() };
+        let teller: Arc<str> = sunaba_types::new_event_id().into();
+        let (pool, teller_of) = (readers.clone(), Arc::clone(&teller));
+        let listener = Listener { pool, hint: Arc::clone(&hint), teller: teller_of, stop: stop.clone() };
         background.spawn(listener.run());
         background.close();
         let context = Context {
@@ -115,6 +117,7 @@ impl PostgresStore {
             tail: Arc::clone(&tail),
             repeaters: Arc::default(),
             recent,
+            teller,
         };
         let writer = Writer::start(context, options.writers);
         let guard = stop.clone().drop_guard();

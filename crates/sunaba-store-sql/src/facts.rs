@@ -85,6 +85,16 @@ impl Turn {
         }
     }
 
+    /// Adds what came later.
+    pub fn merge(&mut self, later: &Self) {
+        self.last_seq = later.last_seq;
+        self.ended_at = later.ended_at;
+        self.tools += later.tools;
+        self.errors += later.errors;
+        self.edits += later.edits;
+        self.messages += later.messages;
+    }
+
     pub fn count(&mut self, seq: i64, at: Timestamp, event_type: &str, facts: &Facts<'_>) {
         self.last_seq = seq;
         self.ended_at = at;

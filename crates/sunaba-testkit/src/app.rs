@@ -96,13 +96,13 @@ impl Setup {
         state.spawn_background();
         let gateway =
             self.gateway.map(|for_sandboxes| GatewayRoutes { for_sandboxes, for_nodes: axum::Router::new() });
-        let router = sunaba_server::app(state.clone(), gateway);
+        let server = sunaba_server::app(state.clone(), gateway);
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let tasks = TaskTracker::new();
-        tasks.spawn(sunaba_server::serve(listener, router.clone(), shutdown.clone()));
+        tasks.spawn(sunaba_server::serve(listener, server.clone(), shutdown.clone()));
         let admin = Client::new(format!("http://{address}"), Some(admin));
-        let app = TestApp { dir, store, state, router, admin, shutdown, tasks };
+        let app = TestApp { dir, store, state, server, admin, shutdown, tasks };
         eventually("the server is ready", || async { app.anonymous().get("/readyz").await.status == 200 })
             .await;
         app
@@ -118,8 +118,8 @@ pub struct TestApp {
     pub store: Arc<dyn Store>,
     /// Its state.
     pub state: AppState,
-    /// Its routes, for doors.
-    pub router: axum::Router,
+    /// It itself, for doors.
+    pub server: sunaba_server::App,
     /// An administrator.
     pub admin: Client,
     shutdown: CancellationToken,

@@ -16,6 +16,7 @@ use hyper::body::Body as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::layers::gate::Door;
+use crate::layers::patience::timely;
 use crate::{ApiError, AppState};
 
 /// How long a body waits for others to be done.
@@ -35,7 +36,7 @@ impl BodyBudget {
     async fn take(&self, units: u32) -> Result<OwnedSemaphorePermit, ApiError> {
         let full =
             || ApiError::unavailable("too_much_in_flight", "too many large requests at once; try again");
-        let taken = tokio::time::timeout(BUDGET_WAIT, Arc::clone(&self.0).acquire_many_owned(units)).await;
+        let taken = timely(BUDGET_WAIT, Arc::clone(&self.0).acquire_many_owned(units)).await;
         taken.map_err(|_| full())?.map_err(|_| full())
     }
 }
@@ -97,7 +98,7 @@ impl<const MAX: usize> FromRequest<AppState> for JsonBody<MAX> {
         let budgets = door.into_iter().chain([state.bodies.clone()]);
         let shares = budgets.map(|budget| Share { budget, held: None }).collect();
         let limit = state.config().limits.request_timeout;
-        match tokio::time::timeout(limit, collect(request.into_body(), MAX, shares)).await {
+        match timely(limit, collect(request.into_body(), MAX, shares)).await {
             Ok(whole) => whole.map(Self),
             Err(_) => {
                 Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, "body_timeout", "the body came too slowly"))

@@ -24,11 +24,12 @@ pub(crate) struct Text {
 /// The fields of a body.
 #[derive(Debug)]
 pub(crate) struct Fields<'a> {
-    values: HashMap<Cow<'a, str>, &'a RawValue>,
+    values: HashMap<Key<'a>, &'a RawValue>,
     errors: Vec<FieldError>,
 }
 
-#[derive(Deserialize)]
+/// A name that is borrowed from the body unless it is escaped there.
+#[derive(Debug, Deserialize)]
 struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 
 impl PartialEq for Key<'_> {
@@ -42,20 +43,30 @@ impl std::hash::Hash for Key<'_> {
         self.0.hash(state);
     }
 }
+impl std::borrow::Borrow<str> for Key<'_> {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
 
 impl<'a> Fields<'a> {
     /// Reads a body: 400 if it is not JSON, 422 if it is not an object.
     pub(crate) fn of_body(body: &'a [u8]) -> Result<Self, ApiError> {
         let text = std::str::from_utf8(body).map_err(|_| not_json("it is not UTF-8"))?;
-        let raw: &RawValue = serde_json::from_str(text).map_err(|error| not_json(&error.to_string()))?;
-        Self::of_value(raw).ok_or_else(|| ApiError::field("body", "must be a JSON object"))
+        Self::of_text(text).map_err(|_| match serde_json::from_str::<&RawValue>(text) {
+            Ok(_) => ApiError::field("body", "must be a JSON object"),
+            Err(error) => not_json(&error.to_string()),
+        })
     }
 
     /// Reads one JSON value; `None` if it is not an object.
     pub(crate) fn of_value(raw: &'a RawValue) -> Option<Self> {
-        let values: HashMap<Key<'a>, &'a RawValue> = serde_json::from_str(raw.get()).ok()?;
-        let values = values.into_iter().map(|(key, value)| (key.0, value)).collect();
-        Some(Self { values, errors: Vec::new() })
+        Self::of_text(raw.get()).ok()
+    }
+
+    fn of_text(text: &'a str) -> Result<Self, serde_json::Error> {
+        let values: HashMap<Key<'a>, &'a RawValue> = serde_json::from_str(text)?;
+        Ok(Self { values, errors: Vec::new() })
     }
 
     /// The bytes of a field as they came; `None` if it is absent or `null`.

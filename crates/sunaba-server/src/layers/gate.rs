@@ -1,13 +1,14 @@
 //! Lets requests in: cuts the token out of the path, recognises the caller,
 //! minds the door it came through, counts it, and bounds its time.
 
-use axum::extract::{Request, State};
-use axum::middleware::Next;
+use std::time::Duration;
+
+use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use http::{Extensions, HeaderMap, StatusCode, Uri, header, uri};
 use sunaba_types::SandboxId;
 
-use super::patience::Patience;
+use super::patience::{Patience, timely};
 use super::token_path;
 use crate::auth::{self, Identity, Role};
 use crate::extract::BodyBudget;
@@ -39,14 +40,8 @@ const PUBLIC: [&str; 3] = ["/healthz", "/readyz", "/api/v1/sandboxes/health"];
 /// Opens its own conversation about tokens.
 pub(crate) const WEBSOCKET: &str = "/api/v1/ws/events";
 
-pub(crate) async fn gate(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
-    match admit(&state, &mut request).await {
-        Ok(()) => run(&state, request, next).await,
-        Err(error) => error.into_response(),
-    }
-}
-
-async fn admit(state: &AppState, request: &mut Request) -> Result<(), ApiError> {
+/// Lets a request in, or says why not.
+pub(crate) async fn admit(state: &AppState, request: &mut Request) -> Result<(), ApiError> {
     take_path_token(request)?;
     let path = request.uri().path().to_owned();
     if PUBLIC.contains(&path.as_str()) {
@@ -187,13 +182,18 @@ fn admit_to_gateway(identity: &Identity, request: &mut Request) -> Result<(), Ap
     Ok(())
 }
 
-async fn run(state: &AppState, request: Request, next: Next) -> Response {
-    let limit = match Patience::of(request.method(), request.uri().path()) {
-        Patience::Own => return next.run(request).await,
-        Patience::Long(limit) => limit,
-        Patience::Ordinary => state.config().limits.request_timeout,
-    };
-    match tokio::time::timeout(limit, next.run(request)).await {
+/// How long the answer's head may take; none where the handler keeps its own time.
+pub(crate) fn patience(state: &AppState, request: &Request) -> Option<Duration> {
+    match Patience::of(request.method(), request.uri().path()) {
+        Patience::Own => None,
+        Patience::Long(limit) => Some(limit),
+        Patience::Ordinary => Some(state.config().limits.request_timeout),
+    }
+}
+
+/// The answer, if it comes in time.
+pub(crate) async fn within(limit: Duration, answer: impl Future<Output = Response>) -> Response {
+    match timely(limit, answer).await {
         Ok(response) => response,
         Err(_) => ApiError::unavailable("timeout", "this took too long; try again").into_response(),
     }

@@ -1,13 +1,14 @@
-//! The outermost layer: request id, log line, headers that every answer carries.
+//! What surrounds every request: its id, its line in the log, headers that every answer carries.
 //!
 //! Logs the path without its query and with tokens cut out; never a header.
 
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use axum::extract::Request;
-use axum::middleware::Next;
 use axum::response::Response;
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 
 use super::token_path;
 
@@ -22,27 +23,43 @@ const ALWAYS: [(HeaderName, &str); 5] = [
     (header::CACHE_CONTROL, "no-store"),
 ];
 
-pub(crate) async fn observe(request: Request, next: Next) -> Response {
-    let request_id = request_id(request.headers());
-    let method = request.method().clone();
-    let path = token_path::redact(request.uri().path());
-    let started = Instant::now();
-    let mut response = next.run(request).await;
-    let status = response.status();
-    let elapsed_ms = started.elapsed().as_secs_f64() * 1000.0;
-    if status.is_server_error() {
-        tracing::warn!(%method, path, status = status.as_u16(), elapsed_ms, request_id, "request failed");
-    } else {
-        tracing::debug!(%method, path, status = status.as_u16(), elapsed_ms, request_id, "request");
+/// A request as it came.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    request_id: String,
+    method: Method,
+    path: String,
+    started: Instant,
+}
+
+impl Seen {
+    pub(crate) fn of(request: &Request) -> Self {
+        Self {
+            request_id: request_id(request.headers()),
+            method: request.method().clone(),
+            path: token_path::redact(request.uri().path()),
+            started: Instant::now(),
+        }
     }
-    let headers = response.headers_mut();
-    for (name, value) in ALWAYS {
-        headers.entry(name).or_insert(HeaderValue::from_static(value));
+
+    /// Logs the answer and gives it the headers that every one carries.
+    pub(crate) fn answered(self, response: &mut Response) {
+        let Self { request_id, method, path, started } = self;
+        let status = response.status();
+        let elapsed_ms = started.elapsed().as_secs_f64() * 1000.0;
+        if status.is_server_error() {
+            tracing::warn!(%method, path, status = status.as_u16(), elapsed_ms, request_id, "request failed");
+        } else {
+            tracing::debug!(%method, path, status = status.as_u16(), elapsed_ms, request_id, "request");
+        }
+        let headers = response.headers_mut();
+        for (name, value) in ALWAYS {
+            headers.entry(name).or_insert(HeaderValue::from_static(value));
+        }
+        if let Ok(value) = HeaderValue::from_str(&request_id) {
+            headers.insert(REQUEST_ID, value);
+        }
     }
-    if let Ok(value) = HeaderValue::from_str(&request_id) {
-        headers.insert(REQUEST_ID, value);
-    }
-    response
 }
 
 /// The caller's id for the request if it is short and plain, else a new one.
@@ -53,6 +70,14 @@ fn request_id(headers: &HeaderMap) -> String {
     };
     match given.filter(plain) {
         Some(id) => id.to_owned(),
-        None => uuid::Uuid::now_v7().simple().to_string(),
+        None => next_id(),
     }
+}
+
+/// One that nobody else gives: chance when the process starts, then a count. To ask for chance each time would cost
+/// more than the rest of it.
+fn next_id() -> String {
+    static FIRST: LazyLock<u64> = LazyLock::new(|| uuid::Uuid::new_v4().as_u64_pair().1);
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    format!("{:016x}{:08x}", *FIRST, COUNT.fetch_add(1, Ordering::Relaxed))
 }

@@ -1,10 +1,25 @@
 //! How long a request may take, by what it asks for.
 
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
+use futures::poll;
 use http::Method;
+use tokio::time::error::Elapsed;
+use tokio::time::timeout;
 
 use crate::internal::is_internal;
+
+/// Waits for something, but only so long. What is there at once costs no timer, and a timer has a place of its own:
+/// it would make whatever holds it large.
+pub(crate) async fn timely<F: Future>(limit: Duration, future: F) -> Result<F::Output, Elapsed> {
+    let mut future = pin!(future);
+    if let Poll::Ready(output) = poll!(future.as_mut()) {
+        return Ok(output);
+    }
+    Box::pin(timeout(limit, future)).await
+}
 
 /// How long to wait for an answer's head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

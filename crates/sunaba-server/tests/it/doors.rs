@@ -35,7 +35,7 @@ fn status(answer: &str) -> &str {
 
 async fn check(app: TestApp) {
     let (own, other) = (app.work("own").await, app.work("other").await);
-    let doors = Doors::new(app.router.clone(), CancellationToken::new());
+    let doors = Doors::new(app.server.clone(), CancellationToken::new());
     let dir = app.path("sandboxes/own/door");
     let socket = dir.join("gateway.sock");
     std::fs::create_dir_all(&dir).expect("a directory");
@@ -99,7 +99,7 @@ async fn the_gateway_is_for_sandboxes_only() {
 async fn a_door_in_a_long_directory_opens_too() {
     let app = TestApp::start().await;
     let work = app.work("p").await;
-    let doors = Doors::new(app.router.clone(), CancellationToken::new());
+    let doors = Doors::new(app.server.clone(), CancellationToken::new());
     let dir = app.path("d".repeat(60)).join("e".repeat(60));
     doors.open(&work.sandbox.id, &dir).await.expect("a long path is no obstacle");
     assert!(dir.join("gateway.sock").exists());
@@ -109,7 +109,7 @@ async fn a_door_in_a_long_directory_opens_too() {
 async fn a_sandbox_that_dials_without_end_fills_only_its_own_door() {
     let app = TestApp::start().await;
     let (greedy, other) = (app.work("greedy").await, app.work("other").await);
-    let doors = Doors::new(app.router.clone(), CancellationToken::new());
+    let doors = Doors::new(app.server.clone(), CancellationToken::new());
     let (dir, other_dir) = (app.path("greedy"), app.path("other"));
     doors.open(&greedy.sandbox.id, &dir).await.expect("the door opens");
     doors.open(&other.sandbox.id, &other_dir).await.expect("the door opens");
@@ -159,7 +159,7 @@ async fn the_way_out_is_beside_the_door_and_closes_with_it() {
     let work = app.work("p").await;
     let (id, echo) = (&work.sandbox.id, std::sync::Arc::new(Echo::default()));
     let stop = CancellationToken::new();
-    let doors = Doors::new(app.router.clone(), stop.clone()).with_egress(echo.clone());
+    let doors = Doors::new(app.server.clone(), stop.clone()).with_egress(echo.clone());
     let dir = app.path("door");
     doors.open(id, &dir).await.expect("the door opens");
     let socket = dir.join("egress.sock");
@@ -200,7 +200,7 @@ async fn one_way_out_too_many_is_told_so_and_a_place_that_is_free_again_is_given
     const MOST: usize = 64;
     let app = TestApp::start().await;
     let (greedy, other) = (app.work("greedy").await, app.work("other").await);
-    let doors = Doors::new(app.router.clone(), CancellationToken::new())
+    let doors = Doors::new(app.server.clone(), CancellationToken::new())
         .with_egress(std::sync::Arc::new(Echo::default()))
         .with_place_wait(Duration::from_secs(2));
     let (dir, other_dir) = (app.path("greedy"), app.path("other"));
@@ -241,7 +241,7 @@ async fn one_way_out_too_many_is_told_so_and_a_place_that_is_free_again_is_given
 async fn a_tunnelled_stream_is_as_good_as_a_door() {
     let app = Setup::default().gateway(gateway()).start().await;
     let (own, other) = (app.work("own").await, app.work("other").await);
-    let doors = Doors::new(app.router.clone(), CancellationToken::new());
+    let doors = Doors::new(app.server.clone(), CancellationToken::new());
     for (token, expected) in [(&own.worker.token, "HTTP/1.1 200"), (&other.worker.token, "HTTP/1.1 403")] {
         let (mut near, far) = tokio::io::duplex(1024);
         let (doors, id) = (doors.clone(), own.sandbox.id.clone());

@@ -170,7 +170,7 @@ async fn a_legacy_answer_that_nobody_read_hands_over_nothing() {
             .header("authorization", format!("Bearer {}", work.worker.token.as_deref().unwrap()))
             .body(axum::body::Body::empty())
             .unwrap();
-        tower::ServiceExt::oneshot(app.router.clone(), request).await.unwrap()
+        app.server.answer(request).await
     };
     let state = async || {
         let history = app.admin.get(&work.path("/messages/history")).await.expect(200);

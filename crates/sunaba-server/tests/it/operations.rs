@@ -47,9 +47,9 @@ async fn the_part_that_is_not_ready_is_named() {
             tokio_util::sync::CancellationToken::new(),
         )
     };
-    let router = sunaba_server::app(sunaba_server::AppState::new(parts), None);
+    let server = sunaba_server::app(sunaba_server::AppState::new(parts), None);
     let request = http::Request::get("/readyz").body(axum::body::Body::empty()).unwrap();
-    let answer = tower::ServiceExt::oneshot(router, request).await.unwrap();
+    let answer = server.answer(request).await;
     assert_eq!(answer.status(), 503);
     let body = axum::body::to_bytes(answer.into_body(), 10_000).await.unwrap();
     let problem: serde_json::Value = serde_json::from_slice(&body).unwrap();

@@ -59,11 +59,13 @@ impl PostgresStore {
     /// The types that the filters leave, and how many events they have.
     async fn wanted(&self, query: &EventQuery) -> Result<(Option<Vec<String>>, i64)> {
         let key = query.sandbox_id.as_str();
-        let counts =
-            sqlx::query!("SELECT event_type, count FROM event_type_counts WHERE sandbox_id = $1", key)
-                .fetch_all(&self.readers)
-                .in_time()
-                .await?;
+        let counts = sqlx::query!(
+            r#"SELECT event_type AS "event_type!", count AS "count!" FROM event_type_counts WHERE sandbox_id = $1"#,
+            key
+        )
+        .fetch_all(&self.readers)
+        .in_time()
+        .await?;
         let covered = |patterns: &[String], name: &str| patterns.iter().any(|p| topic::covers(p, name));
         let all_types = counts.len();
         let wanted: Vec<_> = counts

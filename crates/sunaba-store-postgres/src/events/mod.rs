@@ -107,8 +107,10 @@ impl EventStore for PostgresStore {
     ) -> Result<Vec<OutlineTurn>> {
         let (key, after) = (sandbox_id.as_str(), after.unwrap_or(i64::MIN));
         let rows = sqlx::query!(
-            "SELECT turn, first_seq, last_seq, started_at, ended_at, tools, errors, edits, messages
-             FROM outline WHERE sandbox_id = $1 AND turn > $2 ORDER BY turn LIMIT $3",
+            r#"SELECT turn AS "turn!", first_seq AS "first_seq!", last_seq AS "last_seq!", started_at AS "started_at!",
+                      ended_at AS "ended_at!", tools AS "tools!", errors AS "errors!", edits AS "edits!",
+                      messages AS "messages!"
+               FROM outline WHERE sandbox_id = $1 AND turn > $2 ORDER BY turn LIMIT $3"#,
             key,
             after,
             i64::from(limit)

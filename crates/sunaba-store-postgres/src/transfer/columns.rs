@@ -24,6 +24,20 @@ pub(super) enum Form {
     List,
 }
 
+/// Where rows of a table are kept: some tables are views here, of other rows.
+pub(super) fn kept_in(table: &Table) -> &'static str {
+    match table.name {
+        "event_type_counts" => "event_types",
+        "outline" => "closed_turns",
+        name => name,
+    }
+}
+
+/// Whether a column follows from other rows here.
+pub(super) fn follows(table: &Table, column: &Column) -> bool {
+    (table.name, column.name) == ("event_type_counts", "count")
+}
+
 impl Form {
     pub(super) fn of(table: &Table, column: &Column) -> Self {
         match (table.name, column.name, column.kind) {

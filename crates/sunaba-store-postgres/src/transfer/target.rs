@@ -9,7 +9,7 @@ use sunaba_store::transfer::{self, Reached, Row, TABLES, Table, encode, not_empt
 use sunaba_store::{Error, Result, Store};
 use tokio::time::{Instant, sleep};
 
-use super::columns::{Form, with_column};
+use super::columns::{Form, follows, kept_in, with_column};
 use crate::fault::told;
 use crate::open::{self, Marked};
 use crate::{OpenError, Options, PostgresStore};
@@ -95,7 +95,7 @@ impl transfer::Target for Target {
         let key = encode(&table.key_of(last));
         let mut sql = self.sql.begin().await.map_err(told)?;
         let mut query = sqlx::query(AssertSqlSafe(insert(table)));
-        for place in 0..table.columns.len() {
+        for (place, _) in table.columns.iter().enumerate().filter(|(_, column)| !follows(table, column)) {
             query = with_column(query, table, place, &mut rows)?;
         }
         query.execute(&mut *sql).await.map_err(told)?;
@@ -115,7 +115,7 @@ impl transfer::Target for Target {
             .map_err(told)?;
         sqlx::query!(
             "UPDATE sandbox_log AS l
-             SET type_count = (SELECT count(*) FROM event_type_counts AS c WHERE c.sandbox_id = l.sandbox_id),
+             SET type_count = (SELECT count(*) FROM event_types AS c WHERE c.sandbox_id = l.sandbox_id),
                  noisy_count = (SELECT count(*) FROM noisy_calls AS n WHERE n.sandbox_id = l.sandbox_id)"
         )
         .execute(&mut self.sql)
@@ -139,7 +139,7 @@ impl transfer::Target for Target {
 
 fn insert(table: &Table) -> String {
     let (mut names, mut given, mut kept) = (Vec::new(), Vec::new(), Vec::new());
-    for (column, place) in table.columns.iter().zip(1..) {
+    for (column, place) in table.columns.iter().filter(|column| !follows(table, column)).zip(1..) {
         let form = Form::of(table, column);
         names.push(column.name);
         given.push(format!("${place}::{}", form.array()));
@@ -148,7 +148,7 @@ fn insert(table: &Table) -> String {
     let names = names.join(", ");
     format!(
         "INSERT INTO {} ({names}) SELECT {} FROM unnest({}) AS u ({names})",
-        table.name,
+        kept_in(table),
         kept.join(", "),
         given.join(", ")
     )

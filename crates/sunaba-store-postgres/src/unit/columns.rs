@@ -1,7 +1,11 @@
 //! Rows by column, as PostgreSQL takes many at once.
 
 use sunaba_store_sql::draft::{Draft, NewEventRow, NewFeedRow};
+use sunaba_store_sql::facts::Turn;
 use sunaba_types::{ProjectId, SandboxId, Timestamp};
+
+use crate::fault::Unreadable;
+use crate::rows::{readable, time};
 
 /// Logs by column.
 #[derive(Debug, Default)]
@@ -11,6 +15,8 @@ pub(super) struct LogColumns {
     pub(super) first_heartbeat: Vec<Option<i64>>,
     pub(super) last_heartbeat: Vec<Option<i64>>,
     pub(super) alive_until: Vec<Option<i64>>,
+    /// Arrays of numbers as text: an array of arrays would be one long array.
+    pub(super) open_turn: Vec<Option<String>>,
     /// Last event, heartbeats, story, noise, types, open searches, silence.
     pub(super) numbers: [Vec<i64>; 7],
 }
@@ -26,6 +32,7 @@ impl LogColumns {
             columns.first_heartbeat.push(log.first_heartbeat.map(Timestamp::as_microsecond));
             columns.last_heartbeat.push(log.last_heartbeat.map(Timestamp::as_microsecond));
             columns.alive_until.push(changed.alive_until.map(Timestamp::as_microsecond));
+            columns.open_turn.push(changed.open_turn.map(array_text));
             let numbers = [
                 log.last_seq,
                 log.heartbeat_count,
@@ -43,43 +50,28 @@ impl LogColumns {
     }
 }
 
-/// How many events of a type there are, apart for types that have a row and those that are new.
-#[derive(Debug, Default)]
-pub(super) struct Types {
-    pub(super) new: TypeColumns,
-    pub(super) held: TypeColumns,
-}
-
-/// See [`Types`], by column.
+/// Types of which a sandbox has its first event, by column.
 #[derive(Debug, Default)]
 pub(super) struct TypeColumns {
     pub(super) sandbox_id: Vec<String>,
     pub(super) event_type: Vec<String>,
-    pub(super) count: Vec<i64>,
 }
 
-impl Types {
-    /// Those that changed; afterwards they count as written.
+impl TypeColumns {
+    /// Those that are new; afterwards they count as written.
     pub(super) fn take(draft: &mut Draft) -> Self {
-        let mut types = Self::default();
-        for (id, name, count, is_new) in draft.take_changed_types() {
-            let columns = if is_new { &mut types.new } else { &mut types.held };
-            columns.sandbox_id.push(id.to_string());
-            columns.event_type.push(name);
-            columns.count.push(count);
+        let mut columns = Self::default();
+        for (id, name, _, is_new) in draft.take_changed_types() {
+            if is_new {
+                columns.sandbox_id.push(id.to_string());
+                columns.event_type.push(name);
+            }
         }
-        types
+        columns
     }
 }
 
-/// What is added to turns of the outline, apart for those that are known to have a row and the rest.
-#[derive(Debug, Default)]
-pub(super) struct Turns {
-    pub(super) unsure: TurnColumns,
-    pub(super) held: TurnColumns,
-}
-
-/// See [`Turns`], by column.
+/// What is added to turns that are over, by column.
 #[derive(Debug, Default)]
 pub(super) struct TurnColumns {
     pub(super) sandbox_id: Vec<String>,
@@ -87,24 +79,42 @@ pub(super) struct TurnColumns {
     pub(super) numbers: [Vec<i64>; 9],
 }
 
-impl Turns {
+impl TurnColumns {
     /// What is added; afterwards it counts as written.
     pub(super) fn take(draft: &mut Draft) -> Self {
-        let mut turns = Self::default();
-        for ((id, number), turn) in std::mem::take(&mut draft.turns) {
-            let loaded = draft.find_sandbox(&id);
-            let known = loaded.is_some_and(|loaded| loaded.outlined.replace(number) == Some(number));
-            let columns = if known { &mut turns.held } else { &mut turns.unsure };
+        let mut columns = Self::default();
+        for (id, number, turn) in draft.take_closed_turns() {
             columns.sandbox_id.push(id.into());
-            let (started, ended) = (turn.started_at.as_microsecond(), turn.ended_at.as_microsecond());
-            let counts = [turn.tools, turn.errors, turn.edits, turn.messages];
-            let numbers = [number, turn.first_seq, turn.last_seq, started, ended].into_iter().chain(counts);
-            for (column, number) in columns.numbers.iter_mut().zip(numbers) {
+            for (column, number) in columns.numbers.iter_mut().zip(numbers_of(number, &turn)) {
                 column.push(number);
             }
         }
-        turns
+        columns
     }
+}
+
+/// A turn as the numbers that are kept of it.
+fn numbers_of(number: i64, turn: &Turn) -> [i64; 9] {
+    let (started, ended) = (turn.started_at.as_microsecond(), turn.ended_at.as_microsecond());
+    let Turn { first_seq, last_seq, tools, errors, edits, messages, .. } = *turn;
+    [number, first_seq, last_seq, started, ended, tools, errors, edits, messages]
+}
+
+/// The numbers of an open turn as PostgreSQL writes an array.
+fn array_text((number, turn): &(i64, Turn)) -> String {
+    let numbers = numbers_of(*number, turn).map(|number| number.to_string());
+    format!("{{{}}}", numbers.join(","))
+}
+
+/// An open turn from the numbers that are kept of it.
+pub(super) fn open_turn(numbers: &[i64], key: &str) -> Result<(i64, Turn), Unreadable> {
+    const COLUMN: (&str, &str) = ("sandbox_log", "open_turn");
+    let all: Option<&[i64; 9]> = numbers.try_into().ok();
+    let &[number, first_seq, last_seq, started, ended, tools, errors, edits, messages] =
+        readable(all, COLUMN.0, COLUMN.1, key)?;
+    let at = |micros| time(micros, COLUMN.0, COLUMN.1, key);
+    let (started_at, ended_at) = (at(started)?, at(ended)?);
+    Ok((number, Turn { first_seq, last_seq, started_at, ended_at, tools, errors, edits, messages }))
 }
 
 /// Events by column.

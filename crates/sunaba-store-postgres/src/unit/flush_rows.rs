@@ -150,6 +150,7 @@ impl Unit {
     }
 }
 
-fn columns(pairs: Vec<(SandboxId, String)>) -> (Vec<String>, Vec<String>) {
+/// Sandboxes and names by column.
+pub(super) fn columns(pairs: Vec<(SandboxId, String)>) -> (Vec<String>, Vec<String>) {
     pairs.into_iter().map(|(id, name)| (id.to_string(), name)).unzip()
 }

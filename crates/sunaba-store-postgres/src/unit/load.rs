@@ -25,16 +25,15 @@ impl Unit {
         self.load_versions(&logs).await?;
         let mut unread = Vec::new();
         for (id, version) in &self.versions {
-            let remembered = self.recent.take(id).filter(|known| known.version == *version);
+            let remembered = self.recent.take(id).filter(|known| known.version == Some(*version));
             let Some(known) = remembered else {
                 unread.push(id.to_string());
                 continue;
             };
             let log = readable(logs.remove(id.as_str()), "sandbox_log", "sandbox_id", id.as_str())?;
             let mut loaded = LoadedSandbox::fresh(known.row);
-            if known.last_hash == log.log.last_hash {
+            if known.log.last_hash == log.log.last_hash {
                 loaded.types = known.types;
-                loaded.outlined = known.outlined;
             }
             self.draft.sandboxes.insert(id.clone(), with_log(loaded, log));
         }
@@ -156,5 +155,6 @@ fn sandbox_id(key: String) -> Result<SandboxId, Unreadable> {
 fn with_log(mut loaded: LoadedSandbox, held: LockedLog) -> LoadedSandbox {
     loaded.log = held.log;
     loaded.row.alive_until = held.alive_until;
+    loaded.open_turn = held.open_turn;
     loaded
 }

@@ -12,10 +12,10 @@ mod flush_rows;
 mod ingest;
 mod load;
 mod needs;
+mod plain;
 mod prepare;
 mod recent;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +28,7 @@ use sunaba_types::{Clock, NewEvent, SandboxId, Timestamp};
 use tokio::time::timeout;
 
 pub(crate) use needs::Needs;
+pub(crate) use plain::{Plain, Unwritten};
 pub(crate) use prepare::Prepared;
 pub(crate) use recent::Recent;
 
@@ -57,8 +58,10 @@ pub(crate) struct Unit {
     open: bool,
     terms: Terms,
     recent: Arc<Recent>,
+    /// Under which name its commit is told.
+    teller: Arc<str>,
     /// Which transaction wrote the sandboxes' rows that were read.
-    versions: HashMap<SandboxId, i64>,
+    versions: recent::Versions,
 }
 
 /// What has to hold for a transaction.
@@ -100,7 +103,8 @@ impl Unit {
             open: true,
             terms: context.terms,
             recent: Arc::clone(&context.recent),
-            versions: HashMap::new(),
+            teller: Arc::clone(&context.teller),
+            versions: recent::Versions::new(),
         })
     }
 

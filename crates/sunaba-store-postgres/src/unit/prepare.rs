@@ -8,8 +8,10 @@
 use std::collections::{BTreeSet, HashMap};
 
 use sunaba_store_sql::draft::Log;
+use sunaba_store_sql::facts::Turn;
 use sunaba_types::{SandboxId, TaskId, Timestamp};
 
+use super::columns::open_turn;
 use super::{Needs, Unit};
 use crate::rows::{hash, maybe_time, task_query};
 
@@ -27,6 +29,7 @@ pub(crate) enum Prepared {
 pub(super) struct LockedLog {
     pub(super) log: Log,
     pub(super) alive_until: Option<Timestamp>,
+    pub(super) open_turn: Option<(i64, Turn)>,
 }
 
 pub(super) type LockedLogs = HashMap<String, LockedLog>;
@@ -91,7 +94,7 @@ impl Unit {
         let ids: Vec<String> = needs.sandboxes.iter().cloned().collect();
         let rows = sqlx::query!(
             "SELECT sandbox_id, last_seq, last_hash, heartbeat_count, first_heartbeat, last_heartbeat, story_count,
-                    noise_count, type_count, noisy_count, silence_seconds, alive_until
+                    noise_count, type_count, noisy_count, silence_seconds, alive_until, open_turn
              FROM sandbox_log WHERE sandbox_id = ANY($1) ORDER BY sandbox_id FOR NO KEY UPDATE",
             &ids
         )
@@ -114,7 +117,8 @@ impl Unit {
                 silence_seconds: row.silence_seconds,
             };
             let alive_until = maybe_time(row.alive_until, TABLE, "alive_until", &key)?;
-            logs.insert(key, LockedLog { log, alive_until });
+            let open_turn = row.open_turn.map(|numbers| open_turn(&numbers, &key)).transpose()?;
+            logs.insert(key, LockedLog { log, alive_until, open_turn });
         }
         Ok(logs)
     }

@@ -1,31 +1,44 @@
 //! What the last transactions knew of sandboxes when they were committed.
 //!
-//! Nearly every transaction is about sandboxes that the one before was about too. Their rows and counts are
-//! many columns, and they seldom changed in between: after the locks are taken the database is asked for the
-//! row's version and the log's last hash only, and what is remembered counts if both are the same. So nothing here
-//! decides anything; a server that others have overtaken reads again.
+//! Nearly every transaction is about sandboxes that the one before was about too. What is remembered of them decides
+//! nothing: it spares questions, and counts only if the database still says the same. Events that cause nothing are
+//! written by one statement that compares the log's last hash, and the task's attempt and state, with what is
+//! remembered ([`super::Plain`]). Whoever reads under locks compares the row's version and the last hash.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use sunaba_store_sql::draft::{Draft, LoadedSandbox};
-use sunaba_types::chain::Hash;
-use sunaba_types::{Sandbox, SandboxId};
+use sunaba_store_sql::draft::{Draft, LoadedSandbox, Log};
+use sunaba_store_sql::facts::Turn;
+use sunaba_types::{Sandbox, SandboxId, Task};
 
 /// How many are remembered.
 const MOST: usize = 1024;
-/// Rows with longer prompts are not: memory stays bounded.
-const PROMPT_MAX: usize = 16 * 1024;
+/// Rows with longer texts are not: memory stays bounded.
+const TEXT_MAX: usize = 16 * 1024;
 
-/// A sandbox's row as it was read, and the transaction that wrote it so.
+/// Which transactions wrote rows of sandboxes, as far as that is known.
+pub(super) type Versions = HashMap<SandboxId, i64>;
+
+/// A sandbox and its task as a transaction left them.
 #[derive(Debug)]
 pub(super) struct KnownSandbox {
     pub(super) row: Sandbox,
-    pub(super) version: i64,
-    /// The log's end when the counts were these.
-    pub(super) last_hash: Hash,
+    /// The transaction that wrote the row so, if that is known.
+    pub(super) version: Option<i64>,
+    pub(super) log: Log,
     pub(super) types: HashMap<String, i64>,
-    pub(super) outlined: Option<i64>,
+    noisy: HashSet<String>,
+    open_turn: Option<(i64, Turn)>,
+    task: Option<Task>,
+}
+
+impl KnownSandbox {
+    /// Whether everything is known that an event may depend on.
+    fn is_whole(&self) -> bool {
+        i64::try_from(self.noisy.len()) == Ok(self.log.noisy_count)
+            && self.row.task_id.is_some() == self.task.is_some()
+    }
 }
 
 /// See the module.
@@ -38,14 +51,39 @@ impl Recent {
         self.held().remove(id)
     }
 
+    /// Makes sandboxes known to a transaction as they are remembered, if all of them are; whoever commits puts them
+    /// back.
+    pub(super) fn recall<'a>(
+        &self,
+        ids: impl Iterator<Item = &'a SandboxId> + Clone,
+        draft: &mut Draft,
+    ) -> Option<Versions> {
+        let mut held = self.held();
+        if !ids.clone().all(|id| held.get(id).is_some_and(KnownSandbox::is_whole)) {
+            return None;
+        }
+        let mut versions = Versions::new();
+        for id in ids {
+            // One that is asked for twice is known by now.
+            let Some(known) = held.remove(id) else { continue };
+            let KnownSandbox { row, version, log, types, noisy, open_turn, task } = known;
+            versions.extend(version.map(|version| (id.clone(), version)));
+            let loaded = LoadedSandbox { log, types, noisy, open_turn, ..LoadedSandbox::fresh(row) };
+            draft.sandboxes.insert(id.clone(), loaded);
+            task.into_iter().for_each(|task| draft.know_task(task));
+        }
+        Some(versions)
+    }
+
     /// Keeps what a transaction knew at its commit. Rows that it changed have another version by now,
     /// which nobody has read yet, and are not found again under the old one.
-    pub(super) fn keep(&self, draft: &mut Draft, versions: &HashMap<SandboxId, i64>) {
+    pub(super) fn keep(&self, draft: &mut Draft, versions: &Versions) {
         let mut held = self.held();
         for (id, loaded) in std::mem::take(&mut draft.sandboxes) {
-            let Some(version) = versions.get(&id).copied() else { continue };
-            let LoadedSandbox { row, log, types, outlined, .. } = loaded;
-            if row.ended_at.is_some() || row.prompt.len() > PROMPT_MAX {
+            let LoadedSandbox { row, log, types, noisy, open_turn, .. } = loaded;
+            let task = row.task_id.as_ref().and_then(|task| draft.tasks.remove(task)).map(|task| task.row);
+            let text = row.prompt.len() + task.as_ref().map_or(0, text_of);
+            if row.ended_at.is_some() || text > TEXT_MAX {
                 continue;
             }
             if held.len() >= MOST
@@ -53,7 +91,8 @@ impl Recent {
             {
                 held.remove(&other);
             }
-            held.insert(id, KnownSandbox { row, version, last_hash: log.last_hash, types, outlined });
+            let version = versions.get(&id).copied();
+            held.insert(id, KnownSandbox { row, version, log, types, noisy, open_turn, task });
         }
     }
 
@@ -65,6 +104,12 @@ impl Recent {
     fn held(&self) -> MutexGuard<'_, HashMap<SandboxId, KnownSandbox>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// How much text a task carries.
+fn text_of(task: &Task) -> usize {
+    let result = task.result.as_ref().map_or(0, |result| result.to_string().len());
+    task.description.len() + task.error_message.as_ref().map_or(0, String::len) + result
 }
 
 #[cfg(test)]
@@ -86,14 +131,28 @@ mod tests {
         let (recent, id) = (Recent::default(), SandboxId::generate());
         let versions = HashMap::from([(id.clone(), 7)]);
         recent.keep(&mut draft_of(&id), &versions);
-        assert_eq!(recent.take(&id).map(|known| known.version), Some(7));
+        assert_eq!(recent.take(&id).map(|known| known.version), Some(Some(7)));
         assert!(recent.take(&id).is_none());
         recent.keep(&mut draft_of(&id), &HashMap::new());
-        assert!(recent.take(&id).is_none(), "nobody knows which version it is");
+        assert_eq!(recent.take(&id).map(|known| known.version), Some(None));
         let mut ended = draft_of(&id);
         ended.sandboxes.get_mut(&id).unwrap().row.ended_at = Some(Timestamp::UNIX_EPOCH);
         recent.keep(&mut ended, &versions);
         assert!(recent.take(&id).is_none());
+    }
+
+    #[test]
+    fn what_is_known_only_in_part_is_not_recalled() {
+        let (recent, whole, part) = (Recent::default(), SandboxId::generate(), SandboxId::generate());
+        recent.keep(&mut draft_of(&whole), &HashMap::new());
+        let mut searching = draft_of(&part);
+        searching.sandboxes.get_mut(&part).unwrap().log.noisy_count = 1;
+        recent.keep(&mut searching, &HashMap::new());
+        let mut draft = Draft::new(Timestamp::UNIX_EPOCH);
+        assert!(recent.recall([&whole, &part].into_iter(), &mut draft).is_none());
+        assert!(draft.sandboxes.is_empty(), "all or none");
+        assert!(recent.recall([&whole, &whole].into_iter(), &mut draft).is_some());
+        assert!(draft.find_sandbox(&whole).is_some() && recent.take(&whole).is_none());
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! One transaction for everything that was gathered.
 //!
-//! The usual road is one pass over all jobs. If PostgreSQL refuses something in
-//! it, the pass is undone and the jobs are tried again in halves, each behind
-//! a savepoint of one new transaction, down to single events: only the culprit
-//! is refused, and a request is still stored in one commit.
+//! Events that cause nothing go the short way, in one statement. Else the usual road is one pass over all jobs. If
+//! PostgreSQL refuses something in it, the pass is undone and the jobs are tried again in halves, each behind a
+//! savepoint of one new transaction, down to single events: only the culprit is refused, and a request is still
+//! stored in one commit.
 //!
 //! If somebody else was in the way, the same is tried again; if it took too long,
 //! half of the jobs are tried at once. An error of the commit itself is never
@@ -17,7 +17,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{Context, Job};
 use crate::fault::{Trouble, WriterAway, is_taken_id, trouble};
-use crate::unit::{BeginError, Needs, Prepared, Unit};
+use crate::unit::{BeginError, Needs, Plain, Prepared, Unit, Unwritten};
 
 /// For how long a transaction is tried again.
 const TRY_FOR: Duration = Duration::from_secs(6);
@@ -64,7 +64,11 @@ pub(super) async fn commit_all(context: &Context, jobs: Vec<Job>, mut turn: Turn
     let mut left = vec![jobs];
     while let Some(mut jobs) = left.pop() {
         let started = Instant::now();
-        match patiently(context, &mut jobs, &mut turn).await {
+        let published = match at_once(context, &mut jobs).await {
+            Some(published) => Ok(published),
+            None => patiently(context, &mut jobs, &mut turn).await,
+        };
+        match published {
             Ok(published) => {
                 context.publish(published);
                 if started.elapsed() > SLOW_COMMIT {
@@ -79,6 +83,30 @@ pub(super) async fn commit_all(context: &Context, jobs: Vec<Job>, mut turn: Turn
             Err(failure) => fail(context, jobs, &failure),
         }
     }
+}
+
+/// The short way for events that cause nothing; none if they have to go the other one.
+async fn at_once(context: &Context, jobs: &mut [Job]) -> Option<Vec<FeedEntry>> {
+    let repeats = |job: &AppendJob| context.repeaters.has(&job.append.sandbox_id);
+    if !jobs.iter().all(|job| matches!(job, Job::Append(job) if !repeats(job))) {
+        return None;
+    }
+    let (plain, outcomes) = Plain::plan(context, appends(jobs).map(|job| &job.append))?;
+    let unwritten = match plain.commit(&context.pool).await {
+        Ok(published) => {
+            for (job, outcomes) in jobs.iter_mut().zip(outcomes) {
+                let Job::Append(job) = job else { continue };
+                outcomes.into_iter().enumerate().for_each(|(index, outcome)| job.decide(index, outcome));
+            }
+            return Some(published);
+        }
+        Err(unwritten) => unwritten,
+    };
+    if matches!(unwritten, Unwritten::Unknown) {
+        // They may be there already, and are looked for.
+        appends(jobs).for_each(|job| context.repeaters.note(&job.append.sandbox_id));
+    }
+    None
 }
 
 fn fail(context: &Context, jobs: Vec<Job>, failure: &Failure) {
@@ -179,7 +207,7 @@ async fn again(unit: &mut Unit, jobs: &[Job]) -> Result<(), Failure> {
     prepare(unit, jobs, |_| true).await
 }
 
-fn appends(jobs: &[Job]) -> impl Iterator<Item = &AppendJob> {
+fn appends(jobs: &[Job]) -> impl Iterator<Item = &AppendJob> + Clone {
     jobs.iter().filter_map(|job| match job {
         Job::Append(job) => Some(job),
         Job::Command(_) => None,

@@ -36,6 +36,8 @@ pub(crate) struct Context {
     pub(crate) tail: Arc<Tail>,
     pub(crate) repeaters: Arc<Repeaters>,
     pub(crate) recent: Arc<Recent>,
+    /// Under which name commits are told.
+    pub(crate) teller: Arc<str>,
 }
 
 impl Context {

@@ -9,6 +9,8 @@ mod offline_data;
 #[cfg(test)]
 mod opening;
 #[cfg(test)]
+mod plain;
+#[cfg(test)]
 mod property;
 #[cfg(test)]
 mod restart;

@@ -124,8 +124,8 @@ async fn long_log(url: &str, id: &SandboxId, events: i64) {
         .await
         .unwrap();
     sqlx::query(
-        "INSERT INTO event_type_counts SELECT sandbox_id, event_type, max(type_seq) FROM events
-         WHERE sandbox_id = $1 AND event_type <> 'first' GROUP BY 1, 2",
+        "INSERT INTO event_types SELECT DISTINCT sandbox_id, event_type FROM events
+         WHERE sandbox_id = $1 AND event_type <> 'first'",
     )
     .bind(id.as_str())
     .execute(&mut connection)

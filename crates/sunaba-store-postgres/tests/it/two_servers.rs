@@ -25,7 +25,7 @@ async fn pair() -> [Arc<PostgresStore>; 2] {
     [one, two]
 }
 
-fn new_project(path: &str) -> NewProject {
+pub(crate) fn new_project(path: &str) -> NewProject {
     NewProject {
         name: "p".to_owned(),
         repo_path: Some(path.to_owned()),
@@ -35,7 +35,7 @@ fn new_project(path: &str) -> NewProject {
     }
 }
 
-async fn new_task(store: &PostgresStore, project: &Project) -> Task {
+pub(crate) async fn new_task(store: &PostgresStore, project: &Project) -> Task {
     let ticket = NewTicket {
         project_id: project.id.clone(),
         title: "a ticket".to_owned(),
@@ -56,7 +56,7 @@ async fn new_task(store: &PostgresStore, project: &Project) -> Task {
     store.create_task(task).await.unwrap()
 }
 
-fn sandbox_for(task: &Task) -> NewSandbox {
+pub(crate) fn sandbox_for(task: &Task) -> NewSandbox {
     NewSandbox {
         project_id: None,
         task_id: Some(task.id.clone()),

@@ -26,7 +26,7 @@ const EXPAND: &str = "
                         WHERE c.table_schema = 'public' AND c.table_name <> '_sqlx_migrations'
                         UNION VALUES ('added_later')) AS n (column_name)
             WHERE t.table_schema = 'public' AND t.table_name <> '_sqlx_migrations'
-              AND NOT EXISTS (SELECT 1 FROM information_schema.columns AS c
+              AND t.table_type = 'BASE TABLE' AND NOT EXISTS (SELECT 1 FROM information_schema.columns AS c
                               WHERE c.table_schema = 'public' AND c.table_name = t.table_name
                                 AND c.column_name = n.column_name)
         LOOP

@@ -3,6 +3,7 @@
 use sunaba_types::{Sandbox, SandboxId, Task, Timestamp};
 
 use super::{Draft, Log};
+use crate::facts::Turn;
 
 /// The head of a log that is to be written.
 #[derive(Debug)]
@@ -13,6 +14,8 @@ pub struct ChangedLog<'a> {
     pub log: &'a Log,
     /// Until when the sandbox counts as alive.
     pub alive_until: Option<Timestamp>,
+    /// The turn that it is in.
+    pub open_turn: Option<&'a (i64, Turn)>,
 }
 
 impl Draft {
@@ -23,6 +26,7 @@ impl Draft {
                 sandbox_id,
                 log: &loaded.log,
                 alive_until: loaded.row.alive_until,
+                open_turn: loaded.open_turn.as_ref(),
             })
         });
         changed.collect()
@@ -39,6 +43,32 @@ impl Draft {
             }
         }
         changed
+    }
+
+    /// Turns that are over, for a store that keeps the newest one beside the log's end; there it is afterwards.
+    pub fn take_closed_turns(&mut self) -> Vec<(SandboxId, i64, Turn)> {
+        let mut closed = Vec::new();
+        for ((id, number), turn) in std::mem::take(&mut self.turns) {
+            let Some(loaded) = self.sandboxes.get_mut(&id) else { continue };
+            match &mut loaded.open_turn {
+                Some((open, so_far)) if *open == number => so_far.merge(&turn),
+                other => {
+                    let over = other.replace((number, turn));
+                    closed.extend(over.map(|(number, turn)| (id, number, turn)));
+                }
+            }
+        }
+        closed
+    }
+
+    /// Whether there is nothing to write but events, the ends of their logs and what is counted of them.
+    pub fn is_plain(&self) -> bool {
+        self.sandboxes.values().all(|loaded| !loaded.row_changed)
+            && self.tasks.values().all(|task| !task.changed)
+            && self.ended.is_empty()
+            && self.no_longer_waited_for.is_empty()
+            && self.feed.len() == self.events.len()
+            && self.feed.iter().all(|row| row.seq().is_some())
     }
 
     /// Sandboxes that changed; afterwards they count as written.

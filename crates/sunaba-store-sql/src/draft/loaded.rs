@@ -7,6 +7,7 @@ use sunaba_types::chain::Hash;
 use sunaba_types::{Sandbox, SandboxId, Task, TaskId, Timestamp};
 
 use super::Draft;
+use crate::facts::Turn;
 
 /// A sandbox, its log's head and what has changed since the last flush.
 #[derive(Debug, Clone)]
@@ -22,8 +23,8 @@ pub struct LoadedSandbox {
     pub noisy: HashSet<String>,
     /// Types whose count is to be written, and whether that is the first of their kind.
     pub changed_types: BTreeMap<String, bool>,
-    /// A turn that is in the stored outline, if one is known to be.
-    pub outlined: Option<i64>,
+    /// The turn that it is in and what that has so far, in a store that keeps it beside the log's end.
+    pub open_turn: Option<(i64, Turn)>,
     /// Whether the row is to be written.
     pub row_changed: bool,
     /// Whether the log is to be written.
@@ -85,7 +86,7 @@ impl LoadedSandbox {
             types: HashMap::new(),
             noisy: HashSet::new(),
             changed_types: BTreeMap::new(),
-            outlined: None,
+            open_turn: None,
             row_changed: false,
             log_changed: false,
         }

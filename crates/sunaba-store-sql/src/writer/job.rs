@@ -106,7 +106,8 @@ impl AppendJob {
         &self.outcomes
     }
 
-    pub(super) fn decide(&mut self, index: usize, outcome: AppendOutcome) {
+    /// What became of one of its events.
+    pub fn decide(&mut self, index: usize, outcome: AppendOutcome) {
         self.outcomes[index] = outcome;
     }
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sunaba_store::{Append, AppendOutcome, Result};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -78,15 +79,23 @@ impl<T: Transaction> Queue<T> {
     /// Appends events in the next transaction and answers once that is durable.
     pub async fn append(&self, append: Append) -> Result<Vec<AppendOutcome>> {
         let kib = u32::try_from(payload_bytes(&append) / 1024 + 1).unwrap_or(u32::MAX).min(EVENT_LANE_KIB);
-        let room = Arc::clone(&self.event_room).acquire_many_owned(kib);
-        let room = match timeout(ENQUEUE_TIMEOUT, room).await {
-            Ok(Ok(room)) => room,
-            Ok(Err(_)) => return Err(WriterAway::Closed.into()),
-            Err(_) => return Err(WriterAway::Overrun.into()),
-        };
+        let room = self.room(kib).await?;
         let (reply, answer) = oneshot::channel();
         enqueue(&self.events, AppendJob::new(append, reply, room)).await?;
         answered(answer).await
+    }
+
+    async fn room(&self, kib: u32) -> Result<OwnedSemaphorePermit> {
+        // Nearly always there is room; only who has to wait needs a timer.
+        if let Ok(room) = Arc::clone(&self.event_room).try_acquire_many_owned(kib) {
+            return Ok(room);
+        }
+        let room = Arc::clone(&self.event_room).acquire_many_owned(kib);
+        match Box::pin(timeout(ENQUEUE_TIMEOUT, room)).await {
+            Ok(Ok(room)) => Ok(room),
+            Ok(Err(_)) => Err(WriterAway::Closed.into()),
+            Err(_) => Err(WriterAway::Overrun.into()),
+        }
     }
 
     /// Takes nothing more; what was taken still comes out.
@@ -96,7 +105,12 @@ impl<T: Transaction> Queue<T> {
 }
 
 async fn enqueue<T>(lane: &mpsc::Sender<T>, job: T) -> Result<()> {
-    match timeout(ENQUEUE_TIMEOUT, lane.send(job)).await {
+    let job = match lane.try_send(job) {
+        Ok(()) => return Ok(()),
+        Err(TrySendError::Closed(_)) => return Err(WriterAway::Closed.into()),
+        Err(TrySendError::Full(job)) => job,
+    };
+    match Box::pin(timeout(ENQUEUE_TIMEOUT, lane.send(job))).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(_)) => Err(WriterAway::Closed.into()),
         Err(_) => Err(WriterAway::Overrun.into()),
@@ -104,7 +118,8 @@ async fn enqueue<T>(lane: &mpsc::Sender<T>, job: T) -> Result<()> {
 }
 
 async fn answered<T>(answer: oneshot::Receiver<Result<T>>) -> Result<T> {
-    match timeout(ANSWER_TIMEOUT, answer).await {
+    // A timer is large and would make whatever waits here large too.
+    match Box::pin(timeout(ANSWER_TIMEOUT, answer)).await {
         Ok(Ok(result)) => result,
         Ok(Err(_)) => Err(WriterAway::Closed.into()),
         Err(_) => Err(WriterAway::Silent.into()),

@@ -64,10 +64,10 @@ async fn a_container_elsewhere_works_through_its_tunnel() {
     let network = Network::make(&daemon).await;
     let echo = Router::new().route("/echo", post(|body: String| async move { format!("heard: {body}") }));
     let app = Setup::default().gateway(echo).start().await;
-    app.state.tunnels.lead_to(Doors::new(app.router.clone(), CancellationToken::new()));
+    app.state.tunnels.lead_to(Doors::new(app.server.clone(), CancellationToken::new()));
     let listener = TcpListener::bind((network.gateway.as_str(), 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
-    tokio::spawn(sunaba_server::serve(listener, app.router.clone(), CancellationToken::new()));
+    tokio::spawn(sunaba_server::serve(listener, app.server.clone(), CancellationToken::new()));
     let work = app.work("p").await;
     let (id, token) = (work.sandbox.id.clone(), work.worker.token.clone().unwrap());
 

@@ -35,11 +35,11 @@ impl Server {
     /// Serves a test server on one more address, which can be taken up again by the next one.
     async fn of(app: TestApp, address: &str) -> Self {
         let stop = CancellationToken::new();
-        let doors = Doors::new(app.router.clone(), stop.clone()).with_egress(Arc::new(Upper));
+        let doors = Doors::new(app.server.clone(), stop.clone()).with_egress(Arc::new(Upper));
         app.state.tunnels.lead_to(doors);
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
-        tokio::spawn(sunaba_server::serve(listener, app.router.clone(), stop.clone()));
+        tokio::spawn(sunaba_server::serve(listener, app.server.clone(), stop.clone()));
         Self { app, address, stop }
     }
 

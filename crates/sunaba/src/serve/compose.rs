@@ -164,16 +164,16 @@ impl Parts {
             bus = Some(service);
         }
         let state = AppState::new(server);
-        let router = sunaba_server::app(state.clone(), Some((&gateway).into()));
+        let app = sunaba_server::app(state.clone(), Some((&gateway).into()));
         let egress = gateway::egress(config, &basis.store)?;
-        let doors = Doors::new(router.clone(), stop.clone()).with_egress(egress);
+        let doors = Doors::new(app.clone(), stop.clone()).with_egress(egress);
         state.tunnels.lead_to(doors.clone());
         let ways = ServerDoors { doors: doors.clone(), tunnels: state.tunnels.clone() };
         if config.roles.orchestrator {
             say_isolation(&basis.providers);
         }
         let orchestrator = basis.orchestrator(&ways);
-        let serving = Box::pin(sunaba_server::serve(listener, router, stop.clone()));
+        let serving = Box::pin(sunaba_server::serve(listener, app, stop.clone()));
         let Basis { store, providers, .. } = basis;
         Ok(Self { store, state, serving, doors, gateway, orchestrator, providers, heart, bus })
     }
