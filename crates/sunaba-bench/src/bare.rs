@@ -26,7 +26,7 @@ pub(crate) async fn requests_per_second() -> anyhow::Result<f64> {
             let mut connection = Connection::open(&authority, "none").await?;
             let mut count = 0u64;
             while started.elapsed().as_secs_f64() < SECONDS {
-                connection.post("/", event(count).to_string()).await?;
+                connection.post("/", event(count)).await?;
                 count += 1;
             }
             anyhow::Ok(count)

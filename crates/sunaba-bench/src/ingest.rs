@@ -60,7 +60,7 @@ pub(crate) async fn run(
             while started.elapsed().as_secs_f64() < seconds {
                 let asked = Instant::now();
                 if size == 1 {
-                    connection.post(&base, event(count).to_string()).await?;
+                    connection.post(&base, event(count)).await?;
                 } else {
                     connection.post(&format!("{base}/batch"), batch(count, size)).await?;
                 }

@@ -62,11 +62,13 @@ impl Ground {
         }
     }
 
-    /// So many nodes on a database, each with a directory of its own.
+    /// So many nodes on a database, each with a directory of its own; several of them with Redis, one alone without,
+    /// as it would be run.
     pub(crate) async fn nodes(&self, database: &Database, count: usize) -> anyhow::Result<Vec<Server>> {
+        let hints = if count == 1 { Hints::Postgres } else { Hints::Redis };
         let mut nodes = Vec::new();
         for _ in 0..count {
-            nodes.push(self.node(database, Hints::Redis).start().await?);
+            nodes.push(self.node(database, hints).start().await?);
         }
         Ok(nodes)
     }
