@@ -1,5 +1,7 @@
 //! One sandbox at work: what its log says, what is said to it, and what becomes of it.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -178,10 +180,14 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Lets a command go on that waits for this file.
+    /// Lets a command go on that waits for this file. Everybody may write to it: a command at a terminal would be asked
+    /// before it takes away what is not its own.
     pub(crate) fn let_go(&self) -> anyhow::Result<Timestamp> {
-        let file = self.workspace()?.join("go");
-        std::fs::write(&file, "").with_context(|| format!("write {}", file.display()))?;
+        let workspace = self.workspace()?;
+        let (made, file) = (workspace.join(".go"), workspace.join("go"));
+        std::fs::write(&made, "").with_context(|| format!("write {}", made.display()))?;
+        std::fs::set_permissions(&made, Permissions::from_mode(0o666))?;
+        std::fs::rename(&made, &file)?;
         Ok(SystemClock.now())
     }
 

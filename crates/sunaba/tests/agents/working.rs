@@ -7,7 +7,7 @@ use anyhow::{Context, ensure};
 use serde_json::Value;
 
 use crate::conformance::{Expectations, Expected, Findings};
-use crate::run::{Call, Run, Said, millis};
+use crate::run::{Call, Run, Said, millis, time};
 use crate::world::World;
 
 /// Long for output that is streamed, short for output that is not: a command that runs tells nothing else.
@@ -59,7 +59,9 @@ pub(crate) async fn case(world: &World, expected: &Expectations) -> anyhow::Resu
     run.until_taken(&said).await?;
     let let_go = run.let_go()?;
     let log = run.completed().await?;
+    ended_by_itself(&log)?;
     let calls = run.calls().await?;
+    began(&run, &log, &calls)?;
     let heard = heard(&run, &calls, &said).await;
     if let Some(call) = calls.iter().find(|call| call.turn == Some(HEARD)) {
         let taken = millis(let_go, call.arrived);
@@ -71,6 +73,23 @@ pub(crate) async fn case(world: &World, expected: &Expectations) -> anyhow::Resu
         ("edits_on_branch", in_words(on_branch(&run, &log).await)),
         ("usage_and_cost", in_words(paid(&run, &log).await)),
     ])
+}
+
+/// How long it took from its start to its first question to the model.
+fn began(run: &Run<'_>, log: &[Value], calls: &[Call]) -> anyhow::Result<()> {
+    let started = log.iter().find(|event| event["event_type"] == "agent.started").context("its start")?;
+    let first = calls.first().context("a call")?;
+    let taken = millis(time(&started["created_at"])?, first.arrived);
+    println!("{:?}: started, at the model after {taken} ms", run.world.agent);
+    Ok(())
+}
+
+/// The command is not one that the agent went on without.
+fn ended_by_itself(log: &[Value]) -> anyhow::Result<()> {
+    let result = log.iter().find(|event| event["event_type"] == "agent.tool_result");
+    let result = result.context("the command's result")?["event_data"]["result"].to_string();
+    ensure!(result.contains(r"first\nsecond"), "the agent went on before the command's end: {result}");
+    Ok(())
 }
 
 pub(crate) fn in_words(outcome: anyhow::Result<()>) -> Result<(), String> {
