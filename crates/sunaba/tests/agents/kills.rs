@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::{Context, ensure};
 use serde_json::Value;
 
-use crate::agent::Agent;
+use crate::agent::{Agent, not_tried};
 use crate::processes::Part;
 use crate::run::Run;
 use crate::world::World;
@@ -46,6 +46,16 @@ async fn kills_of_bridge_and_server_do_not_end_a_run() -> anyhow::Result<()> {
 async fn a_killed_worker_or_agent_is_told_and_leaves_what_it_had_done() -> anyhow::Result<()> {
     tokio::try_join!(ended(Agent::Native), ended(Agent::Claude), ended(Agent::Codex))?;
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kills_around_openhands() -> anyhow::Result<()> {
+    if let Some(why) = not_tried(Agent::OpenHands) {
+        sunaba_testkit::left_out("kills around OpenHands in a sandbox", &why);
+        return Ok(());
+    }
+    carried_on(Agent::OpenHands).await?;
+    ended(Agent::OpenHands).await
 }
 
 async fn ended(agent: Agent) -> anyhow::Result<()> {
@@ -87,11 +97,9 @@ async fn program_killed(world: &World) -> anyhow::Result<()> {
     let produced = told("agent.completed")?;
     ensure!(produced["success"] == false && produced["code_pushed"] == true, "{produced}");
     ensure!(produced["changed_files"].to_string().contains("early.txt"), "{produced}");
-    println!(
-        "{:?}: its program was killed, and the worker said: {}",
-        world.agent,
-        told("agent.failed")?["error"]
-    );
+    let why = &told("agent.failed")?["error"];
+    ensure!(!why.to_string().contains("Warning"), "something else is told as the reason: {why}");
+    println!("{:?}: its program was killed, and the worker said: {why}", world.agent);
     Ok(())
 }
 

@@ -22,7 +22,9 @@ pub(crate) fn lay(program: &Path, toolchain: &Path) -> anyhow::Result<()> {
     std::fs::remove_dir_all(toolchain.join("lib").join(name).join("site-packages"))?;
     copy(&environment.join("lib").join(name).join("site-packages"), &toolchain.join("lib").join(name))?;
     let real = prefix.join("bin").join(name);
-    let laid = toolchain.join("bin").join(name);
+    // Under the name that it is looked for by among processes.
+    std::fs::create_dir_all(toolchain.join("real"))?;
+    let laid = toolchain.join("real/python3");
     std::fs::copy(&real, &laid).with_context(|| format!("copy {}", real.display()))?;
     for entry in std::fs::read_dir(prefix.join("lib"))? {
         let entry = entry?;

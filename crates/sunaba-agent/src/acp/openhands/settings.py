@@ -2,6 +2,7 @@
 
 import json
 import os
+import warnings
 
 # Under this name the runtime hands over everything at once; commands do not see it.
 SETTINGS = "SUNABA_OPENHANDS"
@@ -23,4 +24,6 @@ def take():
         if name.startswith(NOT_OURS):
             del os.environ[name]
     os.environ.update(OURS)
+    # What was written last is told as the reason when the program dies, and that a model has no price here is none.
+    warnings.simplefilter("ignore")
     return settings, commands
