@@ -87,6 +87,20 @@ pub fn effects_of_watched(
     Effects { sandbox: heard, task: None, failure: None, crash: effects.failure }
 }
 
+/// Whether an event of this type may cause something in a sandbox that is at work, or has to do with messages. Of all
+/// others the store need not look further than the log.
+pub fn may_cause(event_type: &str) -> bool {
+    matches!(
+        event_type,
+        "agent.started"
+            | "agent.error"
+            | "agent.failed"
+            | "agent.completed"
+            | "continuous.completed"
+            | "agent.message_injected"
+    )
+}
+
 fn waits(task: TaskState) -> bool {
     matches!(task, TaskState::WaitingInput | TaskState::WaitingQuota)
 }
@@ -138,6 +152,35 @@ mod tests {
         let done = payload(&serde_json::json!({"success": true}));
         let effects = effects_of("agent.completed", &done, SandboxState::Running, None);
         assert_eq!(effects.sandbox, vec![SandboxState::Completing, SandboxState::Completed]);
+    }
+
+    #[test]
+    fn what_may_cause_nothing_causes_nothing() {
+        let telling =
+            payload(&serde_json::json!({"success": true, "validation_passed": true, "is_resuming": true}));
+        let types =
+            ["agent.started", "agent.error", "agent.failed", "agent.completed", "continuous.completed"];
+        let others = [
+            "agent.heartbeat",
+            "agent.tool_use",
+            "agent.message",
+            "gateway.git",
+            "continuous.iteration",
+            "x",
+        ];
+        for event_type in types.into_iter().chain(others) {
+            for state in [SandboxState::Running, SandboxState::Completing] {
+                for task in
+                    [None, Some(TaskState::Assigned), Some(TaskState::Running), Some(TaskState::WaitingInput)]
+                {
+                    let effects = effects_of_watched(event_type, &telling, state, task);
+                    assert!(
+                        may_cause(event_type) || effects == Effects::default(),
+                        "{event_type} {effects:?}"
+                    );
+                }
+            }
+        }
     }
 
     #[test]

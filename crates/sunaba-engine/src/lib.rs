@@ -6,7 +6,7 @@ pub mod egress;
 mod sandbox;
 mod task;
 
-pub use effects::{Effects, effects_of, effects_of_watched};
+pub use effects::{Effects, effects_of, effects_of_watched, may_cause};
 pub use sandbox::{SandboxTrigger, next_sandbox_state};
 pub use task::{TaskTrigger, next_task_state};
 

@@ -206,6 +206,8 @@ fn pool_options(most: u32) -> PgPoolOptions {
 fn writing(connect: &PgConnectOptions) -> PgConnectOptions {
     bounded(connect).options([
         ("lock_timeout", "1500"),
+        // Whoever waited for a lock has to see what is there now.
+        ("default_transaction_isolation", "read committed"),
         ("idle_in_transaction_session_timeout", "10000"),
         ("plan_cache_mode", "force_generic_plan"),
         ("enable_sort", "off"),

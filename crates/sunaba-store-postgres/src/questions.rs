@@ -42,7 +42,7 @@ impl Command<Unit> for Ask {
     type Output = Question;
 
     fn needs(&self, needs: &mut Needs) {
-        needs.questions(&self.new.sandbox_id);
+        needs.sandbox(&self.new.sandbox_id);
     }
 
     async fn run(&self, unit: &mut Unit) -> Result<Question, Fault> {
@@ -182,7 +182,7 @@ impl Command<Unit> for Decide {
     type Output = Question;
 
     fn needs(&self, needs: &mut Needs) {
-        needs.questions(&self.sandbox_id);
+        needs.sandbox(&self.sandbox_id);
     }
 
     async fn run(&self, unit: &mut Unit) -> Result<Question, Fault> {

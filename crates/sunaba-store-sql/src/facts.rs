@@ -32,8 +32,11 @@ impl<'a> Facts<'a> {
         read(self.turn)
     }
 
+    /// Which call it is about. An id that nobody would give is none: open calls are remembered by it.
     pub fn tool_use_id(&self) -> Option<String> {
-        read(self.tool_use_id).or_else(|| read(self.tool_id))
+        const LONGEST: usize = 200;
+        let id: Option<String> = read(self.tool_use_id).or_else(|| read(self.tool_id));
+        id.filter(|id| id.len() <= LONGEST)
     }
 
     pub fn is_error(&self) -> bool {

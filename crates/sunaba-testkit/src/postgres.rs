@@ -116,6 +116,11 @@ impl Postgres {
         self.keeper.as_ref().expect("a server of this process's own")
     }
 
+    /// What a server of this process's own has said so far.
+    pub fn log(&self) -> String {
+        self.own().log()
+    }
+
     /// Kills the server and all it runs at once, as a machine would that loses its power.
     pub fn kill(&self) {
         self.own().tell("kill");

@@ -2,7 +2,6 @@
 
 use async_trait::async_trait;
 use sunaba_store::{Result, Suspension, Waits};
-use sunaba_store_sql::draft::SUSPENDING;
 use sunaba_types::{Sandbox, SandboxId};
 
 use crate::PostgresStore;
@@ -23,7 +22,6 @@ impl Command<Unit> for Suspend {
 
     fn needs(&self, needs: &mut Needs) {
         needs.sandbox(&self.id);
-        needs.event_type(&self.id, SUSPENDING);
     }
 
     async fn run(&self, unit: &mut Unit) -> Result<Sandbox, Fault> {

@@ -1,6 +1,6 @@
 //! Reading what a transaction has locked.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use sunaba_store_sql::draft::{KnownRow, LoadedSandbox};
 use sunaba_types::{Sandbox, SandboxId};
@@ -33,7 +33,7 @@ impl Unit {
             let log = readable(logs.remove(id.as_str()), "sandbox_log", "sandbox_id", id.as_str())?;
             let mut loaded = LoadedSandbox::fresh(known.row);
             if known.log.last_hash == log.log.last_hash {
-                loaded.types = known.types;
+                (loaded.types, loaded.noisy) = (known.types, known.noisy);
             }
             self.draft.sandboxes.insert(id.clone(), with_log(loaded, log));
         }
@@ -68,22 +68,16 @@ impl Unit {
         Ok(())
     }
 
-    pub(super) async fn load_types(&mut self, asked: BTreeSet<(String, String)>) -> Result<(), sqlx::Error> {
-        let is_unknown = |(id, name): &(String, String)| {
-            self.draft.sandboxes.get(id.as_str()).is_some_and(|loaded| !loaded.types.contains_key(name))
-        };
-        let (sandboxes, types) = columns(asked.into_iter().filter(is_unknown));
-        if sandboxes.is_empty() {
+    /// Reads how many events of each type there are, of sandboxes of which that is not remembered.
+    pub(super) async fn load_types(&mut self) -> Result<(), sqlx::Error> {
+        let unread = self.ids_of(|loaded| !loaded.knows_its_types());
+        if unread.is_empty() {
             return Ok(());
         }
         let rows = sqlx::query!(
-            r#"SELECT asked.sandbox_id AS "sandbox_id!", asked.event_type AS "event_type!",
-                      coalesce(held.count, 0) AS "count!"
-               FROM unnest($1::text[], $2::text[]) AS asked (sandbox_id, event_type)
-               LEFT JOIN event_type_counts AS held
-                 ON held.sandbox_id = asked.sandbox_id AND held.event_type = asked.event_type"#,
-            &sandboxes,
-            &types
+            r#"SELECT sandbox_id AS "sandbox_id!", event_type AS "event_type!", count AS "count!"
+               FROM event_type_counts WHERE sandbox_id = ANY($1)"#,
+            &unread
         )
         .fetch_all(self.sql())
         .await?;
@@ -95,18 +89,15 @@ impl Unit {
         Ok(())
     }
 
-    pub(super) async fn load_noisy(&mut self, asked: BTreeSet<(String, String)>) -> Result<(), sqlx::Error> {
-        if asked.is_empty() {
+    /// Reads which search calls are open, of sandboxes of which that is not remembered.
+    pub(super) async fn load_noisy(&mut self) -> Result<(), sqlx::Error> {
+        let unread = self.ids_of(|loaded| !loaded.knows_its_searches());
+        if unread.is_empty() {
             return Ok(());
         }
-        let (sandboxes, calls) = columns(asked);
         let rows = sqlx::query!(
-            "SELECT held.sandbox_id, held.tool_use_id
-             FROM unnest($1::text[], $2::text[]) AS asked (sandbox_id, tool_use_id)
-             JOIN noisy_calls AS held
-               ON held.sandbox_id = asked.sandbox_id AND held.tool_use_id = asked.tool_use_id",
-            &sandboxes,
-            &calls
+            "SELECT sandbox_id, tool_use_id FROM noisy_calls WHERE sandbox_id = ANY($1)",
+            &unread
         )
         .fetch_all(self.sql())
         .await?;
@@ -116,6 +107,11 @@ impl Unit {
             }
         }
         Ok(())
+    }
+
+    fn ids_of(&self, wanted: impl Fn(&LoadedSandbox) -> bool) -> Vec<String> {
+        let all = self.draft.sandboxes.iter();
+        all.filter(|(_, loaded)| wanted(loaded)).map(|(id, _)| id.to_string()).collect()
     }
 
     /// Finds out which event ids are taken. Each is looked for as the next one in order, because only the right

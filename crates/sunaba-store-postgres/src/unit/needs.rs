@@ -3,9 +3,7 @@
 use std::collections::BTreeSet;
 
 use sunaba_store::{Append, Writer};
-use sunaba_store_sql::draft::{QUESTION_EVENTS, STATE_CHANGED};
-use sunaba_store_sql::facts::Facts;
-use sunaba_types::{CallId, NewEvent, ProjectId, SandboxId, TaskId};
+use sunaba_types::{CallId, ProjectId, SandboxId, TaskId};
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -20,10 +18,6 @@ pub(crate) struct Needs {
     pub(super) calls: BTreeSet<String>,
     /// Names of things that are made once.
     pub(super) names: BTreeSet<String>,
-    /// Sandbox and type of event.
-    pub(super) types: BTreeSet<(String, String)>,
-    /// Sandbox and tool call.
-    pub(super) noisy: BTreeSet<(String, String)>,
     /// Sandbox and event id, of events that may have been sent before.
     pub(super) events: Vec<(String, String)>,
 }
@@ -31,21 +25,7 @@ pub(crate) struct Needs {
 impl Needs {
     /// A sandbox with its log and, if it has one, its task.
     pub(crate) fn sandbox(&mut self, id: &SandboxId) {
-        let key = id.to_string();
-        if self.sandboxes.insert(key.clone()) {
-            self.types.insert((key, STATE_CHANGED.to_owned()));
-        }
-    }
-
-    /// A sandbox whose questions change, and what is told of that.
-    pub(crate) fn questions(&mut self, id: &SandboxId) {
-        self.sandbox(id);
-        self.types.extend(QUESTION_EVENTS.map(|event_type| (id.to_string(), event_type.to_owned())));
-    }
-
-    /// A type of event that the server itself is going to write.
-    pub(crate) fn event_type(&mut self, id: &SandboxId, event_type: &str) {
-        self.types.insert((id.to_string(), event_type.to_owned()));
+        self.sandboxes.insert(id.to_string());
     }
 
     /// The same and the sums of its project.
@@ -81,20 +61,8 @@ impl Needs {
         if append.writer == Writer::Registrar {
             self.registrable.insert(key.clone());
         }
-        for event in &append.events {
-            if look_up {
-                self.events.push((key.clone(), event.event_id.clone()));
-            }
-            self.types.insert((key.clone(), event.event_type.clone()));
-            if let Some(call) = tool_call(event) {
-                self.noisy.insert((key.clone(), call));
-            }
+        if look_up {
+            self.events.extend(append.events.iter().map(|event| (key.clone(), event.event_id.clone())));
         }
     }
-}
-
-/// The call that an event opens or closes.
-fn tool_call(event: &NewEvent) -> Option<String> {
-    let about_a_call = matches!(event.event_type.as_str(), "agent.tool_use" | "agent.tool_result");
-    about_a_call.then(|| Facts::of(&event.payload).tool_use_id()).flatten()
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::PgPool;
+use sunaba_engine::may_cause;
 use sunaba_store::{Append, AppendOutcome, FeedEntry};
 use sunaba_store_sql::draft::{Draft, NewFeedRow, OnMessages, Taken};
 use sunaba_types::ProjectId;
@@ -52,6 +53,10 @@ impl Plain {
         context: &Context,
         appends: impl Iterator<Item = &'a Append> + Clone,
     ) -> Option<(Self, Vec<Vec<AppendOutcome>>)> {
+        // Asked first: what was recalled is gone if it turns out not to be plain.
+        if appends.clone().flat_map(|append| &append.events).any(|event| may_cause(&event.event_type)) {
+            return None;
+        }
         let mut draft = Draft::new(context.clock.now());
         let versions = context.recent.recall(appends.clone().map(|append| &append.sandbox_id), &mut draft)?;
         let known_hashes = draft.sandboxes.values().map(|known| known.log.last_hash.to_vec()).collect();

@@ -47,8 +47,8 @@ impl Unit {
         self.load_sandboxes(logs).await?;
         self.lock_tasks(&mut needs).await?;
         self.lock_projects(&mut needs).await?;
-        self.load_types(needs.types).await?;
-        self.load_noisy(needs.noisy).await?;
+        self.load_types().await?;
+        self.load_noisy().await?;
         self.load_known(needs.events).await?;
         self.draft.now = self.clock.now();
         Ok(Prepared::Yes)

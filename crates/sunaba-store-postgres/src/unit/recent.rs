@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sunaba_store_sql::draft::{Draft, LoadedSandbox, Log};
 use sunaba_store_sql::facts::Turn;
-use sunaba_types::{Sandbox, SandboxId, Task};
+use sunaba_types::{Sandbox, SandboxId, SandboxState, Task};
 
 /// How many are remembered.
 const MOST: usize = 1024;
@@ -28,17 +28,9 @@ pub(super) struct KnownSandbox {
     pub(super) version: Option<i64>,
     pub(super) log: Log,
     pub(super) types: HashMap<String, i64>,
-    noisy: HashSet<String>,
+    pub(super) noisy: HashSet<String>,
     open_turn: Option<(i64, Turn)>,
     task: Option<Task>,
-}
-
-impl KnownSandbox {
-    /// Whether everything is known that an event may depend on.
-    fn is_whole(&self) -> bool {
-        i64::try_from(self.noisy.len()) == Ok(self.log.noisy_count)
-            && self.row.task_id.is_some() == self.task.is_some()
-    }
 }
 
 /// See the module.
@@ -59,7 +51,11 @@ impl Recent {
         draft: &mut Draft,
     ) -> Option<Versions> {
         let mut held = self.held();
-        if !ids.clone().all(|id| held.get(id).is_some_and(KnownSandbox::is_whole)) {
+        // One that is being made or over is changed by any event.
+        let is_at_work = |known: &KnownSandbox| {
+            matches!(known.row.state, SandboxState::Running | SandboxState::Completing)
+        };
+        if !ids.clone().all(|id| held.get(id).is_some_and(is_at_work)) {
             return None;
         }
         let mut versions = Versions::new();
@@ -75,18 +71,23 @@ impl Recent {
         Some(versions)
     }
 
-    /// Keeps what a transaction knew at its commit. Rows that it changed have another version by now,
+    /// Keeps what a transaction knew at its commit, if it knew everything that an event may depend on. Rows that it changed have another version by now,
     /// which nobody has read yet, and are not found again under the old one.
     pub(super) fn keep(&self, draft: &mut Draft, versions: &Versions) {
         let mut held = self.held();
         for (id, loaded) in std::mem::take(&mut draft.sandboxes) {
+            if !(loaded.knows_its_types() && loaded.knows_its_searches()) {
+                continue;
+            }
             let LoadedSandbox { row, log, types, noisy, open_turn, .. } = loaded;
             let task = row.task_id.as_ref().and_then(|task| draft.tasks.remove(task)).map(|task| task.row);
-            let text = row.prompt.len() + task.as_ref().map_or(0, text_of);
-            if row.ended_at.is_some() || text > TEXT_MAX {
+            let names: usize = types.keys().chain(&noisy).map(String::len).sum();
+            let text = row.prompt.len() + names + task.as_ref().map_or(0, text_of);
+            if row.ended_at.is_some() || text > TEXT_MAX || row.task_id.is_some() != task.is_some() {
                 continue;
             }
             if held.len() >= MOST
+                && !held.contains_key(&id)
                 && let Some(other) = held.keys().next().cloned()
             {
                 held.remove(&other);
@@ -145,9 +146,11 @@ mod tests {
     fn what_is_known_only_in_part_is_not_recalled() {
         let (recent, whole, part) = (Recent::default(), SandboxId::generate(), SandboxId::generate());
         recent.keep(&mut draft_of(&whole), &HashMap::new());
-        let mut searching = draft_of(&part);
-        searching.sandboxes.get_mut(&part).unwrap().log.noisy_count = 1;
-        recent.keep(&mut searching, &HashMap::new());
+        for spoil in [|log: &mut Log| log.noisy_count = 1, |log: &mut Log| log.type_count = 1] {
+            let mut unsure = draft_of(&part);
+            spoil(&mut unsure.sandboxes.get_mut(&part).unwrap().log);
+            recent.keep(&mut unsure, &HashMap::new());
+        }
         let mut draft = Draft::new(Timestamp::UNIX_EPOCH);
         assert!(recent.recall([&whole, &part].into_iter(), &mut draft).is_none());
         assert!(draft.sandboxes.is_empty(), "all or none");

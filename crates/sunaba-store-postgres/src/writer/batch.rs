@@ -105,6 +105,8 @@ async fn at_once(context: &Context, jobs: &mut [Job]) -> Option<Vec<FeedEntry>> 
     if matches!(unwritten, Unwritten::Unknown) {
         // They may be there already, and are looked for.
         appends(jobs).for_each(|job| context.repeaters.note(&job.append.sandbox_id));
+        // Then nobody else tells those who follow the feed.
+        context.hint.send_if_modified(|_| true);
     }
     None
 }

@@ -116,3 +116,25 @@ async fn what_the_server_says_of_a_sandbox_does_not_shorten_its_life() {
     store.append(append).await.unwrap().remove(0).unwrap();
     assert_eq!(store.find_sandbox(&sandbox.id).await.unwrap().unwrap().alive_until, until);
 }
+
+/// What is remembered is whole again after an event that caused something: otherwise every later event would be
+/// tried the short way, refused, and tried the long way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_the_long_way_the_short_one_is_open_again() {
+    let server = Postgres::start();
+    let url = server.database();
+    let store = open(&url).await;
+    let sandbox = working(&store).await;
+    let kinds = ["agent.tool_use", "agent.tool_result", "agent.thinking", "agent.message"];
+    let search = json!({"tool": "Grep", "tool_use_id": "toolu_1", "turn": 1});
+    say(&store, &sandbox, vec![event("agent.tool_use", search)]).await.remove(0).unwrap();
+    for round in 0..3 {
+        for kind in kinds {
+            say(&store, &sandbox, vec![event(kind, json!({"turn": round}))]).await.remove(0).unwrap();
+        }
+        say(&store, &sandbox, vec![event("agent.message_injected", json!({}))]).await.remove(0).unwrap();
+    }
+    let refused = server.log();
+    assert!(!refused.contains("ERROR"), "{refused}");
+    assert_chain(&log(&store, &sandbox.id).await);
+}

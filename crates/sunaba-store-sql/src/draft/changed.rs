@@ -47,16 +47,20 @@ impl Draft {
 
     /// Turns that are over, for a store that keeps the newest one beside the log's end; there it is afterwards.
     pub fn take_closed_turns(&mut self) -> Vec<(SandboxId, i64, Turn)> {
-        let mut closed = Vec::new();
-        for ((id, number), turn) in std::mem::take(&mut self.turns) {
-            let Some(loaded) = self.sandboxes.get_mut(&id) else { continue };
-            match &mut loaded.open_turn {
-                Some((open, so_far)) if *open == number => so_far.merge(&turn),
-                other => {
-                    let over = other.replace((number, turn));
-                    closed.extend(over.map(|(number, turn)| (id, number, turn)));
-                }
+        let mut turns = std::mem::take(&mut self.turns);
+        // First what goes on, so that none is over twice.
+        for (id, loaded) in &mut self.sandboxes {
+            if let Some((open, so_far)) = &mut loaded.open_turn
+                && let Some(more) = turns.remove(&(id.clone(), *open))
+            {
+                so_far.merge(&more);
             }
+        }
+        let mut closed = Vec::new();
+        for ((id, number), turn) in turns {
+            let Some(loaded) = self.sandboxes.get_mut(&id) else { continue };
+            let over = loaded.open_turn.replace((number, turn));
+            closed.extend(over.map(|(number, turn)| (id, number, turn)));
         }
         closed
     }
@@ -83,5 +87,30 @@ impl Draft {
     pub fn take_changed_tasks(&mut self) -> Vec<Task> {
         let changed = self.tasks.values_mut();
         changed.filter_map(|task| std::mem::take(&mut task.changed).then(|| task.row.clone())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{LoadedSandbox, external_sandbox};
+    use super::*;
+
+    #[test]
+    fn a_turn_that_goes_on_between_others_is_over_once() {
+        let (id, now) = (SandboxId::generate(), Timestamp::UNIX_EPOCH);
+        let mut draft = Draft::new(now);
+        let mut loaded = LoadedSandbox::fresh(external_sandbox(&id, now));
+        loaded.open_turn = Some((5, Turn { tools: 2, ..Turn::starting(1, now) }));
+        draft.sandboxes.insert(id.clone(), loaded);
+        for (number, seq) in [(4, 7), (5, 8), (6, 9)] {
+            draft.turns.insert((id.clone(), number), Turn { tools: 1, ..Turn::starting(seq, now) });
+        }
+        let closed = draft.take_closed_turns();
+        let closed: Vec<_> =
+            closed.iter().map(|(_, n, turn)| (*n, turn.first_seq, turn.last_seq, turn.tools)).collect();
+        assert_eq!(closed, [(5, 1, 8, 3), (4, 7, 7, 1)]);
+        let open = draft.sandboxes[&id].open_turn.as_ref().map(|(number, turn)| (*number, turn.first_seq));
+        assert_eq!(open, Some((6, 9)));
+        assert!(draft.turns.is_empty() && draft.take_closed_turns().is_empty());
     }
 }

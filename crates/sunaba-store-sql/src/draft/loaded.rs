@@ -92,6 +92,17 @@ impl LoadedSandbox {
         }
     }
 
+    /// Whether all types that it has events of are known.
+    pub fn knows_its_types(&self) -> bool {
+        let used = self.types.values().filter(|count| **count > 0).count();
+        i64::try_from(used) == Ok(self.log.type_count)
+    }
+
+    /// Whether all its open search calls are known.
+    pub fn knows_its_searches(&self) -> bool {
+        i64::try_from(self.noisy.len()) == Ok(self.log.noisy_count)
+    }
+
     /// The row is to be written at the next flush.
     pub fn mark_changed(&mut self) {
         self.row_changed = true;

@@ -29,10 +29,10 @@ pub use ingest::{Known, KnownRow, OnMessages, Taken};
 pub use loaded::{LoadedSandbox, LoadedTask, Log};
 pub use messages::{bounded, overdue_at};
 pub use plan::{PlannedSandbox, external_sandbox};
-pub use questions::{Precedent, QUESTION_EVENTS, refuse_other_question};
+pub use questions::{Precedent, refuse_other_question};
 pub use record::{NewEventRow, NewFeedRow, Notice, Says};
 pub use registry::patched;
-pub use sessions::{Again, SUSPENDING};
+pub use sessions::Again;
 pub use spending::{Cap, Grant};
 pub use standing::{refuse_long_ended, superseded};
 

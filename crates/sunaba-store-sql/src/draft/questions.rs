@@ -9,9 +9,6 @@ use sunaba_types::{
 };
 
 use super::Draft;
-
-/// What is told of questions in the log.
-pub const QUESTION_EVENTS: [&str; 4] = [ASKED, ANSWERED, EXPIRED, WITHDRAWN];
 const ASKED: &str = "agent.question_asked";
 const ANSWERED: &str = "sandbox.question_answered";
 const EXPIRED: &str = "sandbox.question_expired";

@@ -233,10 +233,14 @@ impl Draft {
         let loaded = self.sandbox(id);
         if opens && loaded.log.noisy_count < NOISY_MAX && loaded.noisy.insert(call.clone()) {
             loaded.log.noisy_count += 1;
-            self.noisy_opened.push((id.clone(), call));
+            if !take_out(&mut self.noisy_closed, id, &call) {
+                self.noisy_opened.push((id.clone(), call));
+            }
         } else if closes && loaded.noisy.remove(&call) {
             loaded.log.noisy_count -= 1;
-            self.noisy_closed.push((id.clone(), call));
+            if !take_out(&mut self.noisy_opened, id, &call) {
+                self.noisy_closed.push((id.clone(), call));
+            }
             return EventClass::Noise;
         }
         class
@@ -250,6 +254,13 @@ impl Draft {
             .or_insert_with(|| Turn::starting(seq, now))
             .count(seq, now, event_type, facts);
     }
+}
+
+/// Takes a call out of those that are to be written; whether it was there. What is opened and closed in one
+/// transaction, or the other way round, leaves its row as it was.
+fn take_out(calls: &mut Vec<(SandboxId, String)>, id: &SandboxId, call: &str) -> bool {
+    let found = calls.iter().position(|(of, held)| of == id && held == call);
+    found.map(|place| calls.swap_remove(place)).is_some()
 }
 
 /// Something the server says in the feed.

@@ -11,7 +11,7 @@ use sunaba_types::{
 use super::{Draft, EXTERNAL};
 
 /// Says in a sandbox's log that it is being suspended.
-pub const SUSPENDING: &str = "sandbox.suspending";
+const SUSPENDING: &str = "sandbox.suspending";
 
 /// A prompt goes over in an environment, which bounds it; a little more than what may be asked for in a call.
 const PROMPT_MAX_BYTES: usize = 112 * 1024;
