@@ -64,7 +64,7 @@ pub(super) async fn commit_all(context: &Context, jobs: Vec<Job>, mut turn: Turn
     let mut left = vec![jobs];
     while let Some(mut jobs) = left.pop() {
         let started = Instant::now();
-        let published = match at_once(context, &mut jobs).await {
+        let published = match at_once(context, &mut jobs, &mut turn).await {
             Some(published) => Ok(published),
             None => patiently(context, &mut jobs, &mut turn).await,
         };
@@ -86,12 +86,14 @@ pub(super) async fn commit_all(context: &Context, jobs: Vec<Job>, mut turn: Turn
 }
 
 /// The short way for events that cause nothing; none if they have to go the other one.
-async fn at_once(context: &Context, jobs: &mut [Job]) -> Option<Vec<FeedEntry>> {
+async fn at_once(context: &Context, jobs: &mut [Job], turn: &mut Turn) -> Option<Vec<FeedEntry>> {
     let repeats = |job: &AppendJob| context.repeaters.has(&job.append.sandbox_id);
     if !jobs.iter().all(|job| matches!(job, Job::Append(job) if !repeats(job))) {
         return None;
     }
     let (plain, outcomes) = Plain::plan(context, appends(jobs).map(|job| &job.append))?;
+    // The database does the rest; the next one may be put together meanwhile.
+    *turn = None;
     let unwritten = match plain.commit(&context.pool).await {
         Ok(published) => {
             for (job, outcomes) in jobs.iter_mut().zip(outcomes) {
