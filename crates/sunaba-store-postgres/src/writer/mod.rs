@@ -91,8 +91,9 @@ struct Service {
     context: Context,
     /// One for each transaction that may be under way.
     slots: Arc<Semaphore>,
-    /// Held by the one that reads and writes. They commit one after the other (the feed's counter sees to
-    /// that): to begin the next one sooner only makes both smaller.
+    /// Held by the one that reads and writes, until it only waits. They commit one after the other (the feed's
+    /// counter sees to that): to begin the next one sooner only makes both smaller. What goes the short way waits
+    /// from its one statement on.
     turn: Arc<Semaphore>,
 }
 
