@@ -66,8 +66,8 @@ pub(crate) enum Command {
     Questions(QuestionsArgs),
     /// Allow or deny what an agent asks
     Answer(AnswerArgs),
-    /// End a sandbox
-    Stop(SandboxArg),
+    /// End a sandbox, several, or all that have not ended
+    Stop(StopArgs),
     /// Show what a sandbox changed, in all or between two events
     Diff(DiffArgs),
     /// Show a sandbox's files as they were after an event
@@ -366,6 +366,17 @@ pub(crate) struct PsArgs {
     /// How many at most
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=500))]
     pub(crate) limit: u32,
+}
+
+/// `sunaba stop`
+#[derive(Debug, Args)]
+pub(crate) struct StopArgs {
+    /// The beginning or the end of an id, or `last`; several are all looked up before the first is ended
+    #[arg(value_name = "ID", required_unless_present = "all")]
+    pub(crate) ids: Vec<String>,
+    /// Every sandbox that has not ended
+    #[arg(long, conflicts_with = "ids")]
+    pub(crate) all: bool,
 }
 
 /// `sunaba logs`

@@ -76,7 +76,7 @@ async fn dispatch(cli: Cli) -> Outcome {
         }
         Command::Questions(args) => commands::questions::list(&context, &args).await,
         Command::Answer(args) => commands::questions::answer(&context, &args).await,
-        Command::Stop(args) => commands::stop::stop(&context, &args.id).await,
+        Command::Stop(args) => commands::stop::stop(&context, &args).await,
         Command::Diff(args) => commands::diff::diff(&context, &args).await,
         Command::Fork(args) => commands::fork::fork(&context, &args).await,
         Command::Files(args) => commands::files::files(&context, &args).await,

@@ -33,7 +33,8 @@ pub(crate) fn run() -> anyhow::Result<()> {
         .args(["--phases", "examples,coverage,fuzzing", "--max-examples", &examples()])
         .args(["--request-timeout", "20", "--suppress-health-check", "all", "--no-color"])
         .env("PYTHONWARNINGS", "ignore");
-    stage::require("schemathesis run", &mut tool)
+    let judged = stage::require("schemathesis run", &mut tool);
+    server.end_sandboxes().and(judged)
 }
 
 /// Runs a small task, so that half of the requests can name things that exist: random ids only ever meet a 404.
@@ -115,6 +116,20 @@ impl Server {
         Ok(server)
     }
 
+    /// Ends what runs and what the requests made; a sandbox outlives its server, and has a directory until it is gone.
+    fn end_sandboxes(&self) -> anyhow::Result<()> {
+        let mut stop = Command::new("target/ci/sunaba");
+        stage::require("sunaba stop --all", stop.args(["stop", "--all"]).env("SUNABA_DATA", &self.data))?;
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while Instant::now() < deadline {
+            if !has_directories(&self.data.join("sandboxes")) {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        bail!("sandboxes were still there 20 s after their end")
+    }
+
     fn wait_for_address(&mut self) -> anyhow::Result<String> {
         let deadline = Instant::now() + Duration::from_secs(20);
         let file = self.data.join("server.json");
@@ -138,6 +153,11 @@ impl Drop for Server {
         drop(self.child.wait());
         drop(std::fs::remove_dir_all(&self.data));
     }
+}
+
+fn has_directories(place: &Path) -> bool {
+    let Ok(entries) = std::fs::read_dir(place) else { return false };
+    entries.flatten().any(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
 }
 
 fn read_url(file: &Path) -> Option<String> {

@@ -10,6 +10,8 @@ use super::http::Client;
 use super::wire::{Event, EventPage, MessageFate, Sandbox, SentMessage};
 use crate::failure::{Failure, Outcome};
 
+/// The states of sandboxes that have not ended.
+pub(crate) const LIVING: &str = "pending,creating,running,completing";
 /// How many projects are asked for at once.
 const PROJECTS_PAGE: usize = 500;
 

@@ -12,7 +12,7 @@ mod resolve;
 mod sse;
 mod wire;
 
-pub(crate) use api::{SandboxRequest, query};
+pub(crate) use api::{LIVING, SandboxRequest, query};
 pub(crate) use background::{ensure_server, start, wait_ready};
 pub(crate) use follow::{Follower, News};
 pub(crate) use http::Client;

@@ -7,7 +7,7 @@ use sunaba_types::{Clock, SystemClock, Timestamp};
 
 use super::Context;
 use crate::args::PsArgs;
-use crate::client::Sandbox;
+use crate::client::{LIVING, Sandbox};
 use crate::failure::Outcome;
 use crate::output;
 use crate::render::{ago, clean_line, dollars, shorten, table};
@@ -26,7 +26,7 @@ const SHORT_ID_CHARS: usize = 12;
 /// Lists living sandboxes, or all.
 pub(crate) async fn ps(context: &Context, args: &PsArgs) -> Outcome {
     let client = context.client().await?;
-    let living = (!args.all).then_some("pending,creating,running,completing");
+    let living = (!args.all).then_some(LIVING);
     let sandboxes = client.sandboxes(living, args.limit).await?;
     if context.json {
         output::json(&sandboxes);

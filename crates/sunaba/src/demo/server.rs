@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
 
-use crate::client::{Client, Place, start, wait_ready};
+use crate::client::{Client, LIVING, Place, start, wait_ready};
 use crate::failure::{Failure, Outcome};
 
 /// The address that is tried first.
@@ -70,7 +70,7 @@ impl DemoServer {
 
     /// Ends every sandbox and waits until nothing of them is left, then stops the server.
     pub(super) async fn abandon(&mut self) -> Outcome<()> {
-        for sandbox in self.client.sandboxes(Some("pending,creating,running,completing"), 100).await? {
+        for sandbox in self.client.sandboxes(Some(LIVING), 100).await? {
             self.client.stop(sandbox.id.as_str()).await?;
         }
         let deadline = Instant::now() + STOP_WITHIN;

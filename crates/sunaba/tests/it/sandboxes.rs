@@ -76,6 +76,25 @@ async fn what_is_said_waits_for_the_agent() {
 }
 
 #[tokio::test]
+async fn several_are_stopped_at_once_or_none() {
+    let server = fed().await;
+    for id in ["ext-1", "ext-2", "ext-3"] {
+        server.post_event(id, "agent.started", json!({})).await;
+    }
+    let wrong = server.run(&["stop", "ext-1", "nobody"]);
+    assert!(wrong.expect_code(1).stderr.contains("no sandbox is called nobody"), "{}", wrong.stderr);
+    assert_eq!(server.json(&["show", "ext-1"])["sandbox"]["state"], "running");
+    server.run(&["stop"]).expect_code(2);
+
+    let two = server.json(&["stop", "ext-1", "ext-2"]);
+    assert_eq!((&two[0]["id"], &two[1]["state"]), (&json!("ext-1"), &json!("cancelled")));
+    let rest = server.run(&["stop", "--all"]);
+    assert_eq!(rest.expect_code(0).stdout.lines().count(), 2, "{}", rest.stdout);
+    let none = server.run(&["stop", "--all"]);
+    assert!(none.expect_code(0).stderr.contains("no sandbox is running"), "{}", none.stderr);
+}
+
+#[tokio::test]
 async fn the_exit_code_tells_how_it_ended() {
     let server = fed().await;
     let cancelled = attach(&server, "ext-7f31");
