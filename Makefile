@@ -28,14 +28,13 @@ soak: setup-test build ## the fault and random suites for hours instead of a min
 	cargo test --profile $(PROFILE) -p sunaba -p sunaba-store-sqlite -- --nocapture kill busy cluster away flaky
 
 bench: setup-test release ## the speeds of the design, beside the limits of what they stand on; BENCH="--only pg-ingest"
-	cargo run --quiet --release -p sunaba-bench -- $(BENCH)
+	cargo run --quiet --release --bin sunaba-bench -- $(BENCH)
 
-HOST := $(shell rustc -vV | sed -n 's/^host: //p')
-STATIC_WORKER := $(CURDIR)/target/$(HOST)/release/sunaba-worker
+release bench: export RUSTC_WORKSPACE_WRAPPER := $(CURDIR)/scripts/static-worker
 
 release: ## one program that carries its (static) worker: target/release/sunaba
-	RUSTFLAGS="-C target-feature=+crt-static" cargo build --quiet --release --target $(HOST) --bin sunaba-worker
-	SUNABA_EMBED_WORKER=$(STATIC_WORKER) cargo build --quiet --release --bin sunaba
+	cargo build --quiet --release --bin sunaba-worker
+	SUNABA_EMBED_WORKER=$(CURDIR)/target/release/sunaba-worker cargo build --quiet --release --bin sunaba
 
 lint:
 	cargo fmt --all --check
