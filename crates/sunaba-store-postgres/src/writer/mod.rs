@@ -1,7 +1,8 @@
 //! The one task that gathers what is to be written.
 //!
-//! It takes everything that waits and hands it to a task that commits it as one
-//! transaction and only then answers; a few of those may be under way at once.
+//! It takes what waits and hands it to a task that commits it as one transaction and
+//! only then answers. Two of those may be under way at once, each with its share of
+//! the requests: while one half is written the other is answered and comes back.
 
 mod batch;
 mod repeaters;
@@ -103,12 +104,16 @@ const TURN_WITHIN: Duration = Duration::from_millis(10);
 impl Service {
     async fn run(mut self, tasks: TaskTracker) {
         // What arrives while all are busy waits, and goes together.
+        let (under_way, mut others) = watch::channel(0);
         while let Ok(slot) = Arc::clone(&self.slots).acquire_owned().await {
             let turn = timeout(TURN_WITHIN, Arc::clone(&self.turn).acquire_owned()).await;
-            let Some(jobs) = self.lanes.next_batch().await else { break };
-            let context = self.context.clone();
+            let Some(jobs) = self.lanes.next_share(&mut others).await else { break };
+            let requests = jobs.len();
+            under_way.send_modify(|all| *all += requests);
+            let (context, under_way) = (self.context.clone(), under_way.clone());
             tasks.spawn(async move {
                 batch::commit_all(&context, jobs, turn.ok().and_then(Result::ok)).await;
+                under_way.send_modify(|all| *all -= requests);
                 drop(slot);
             });
         }

@@ -1,12 +1,13 @@
 //! The two lanes: who puts something in, and who takes batches out.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sunaba_store::{Append, AppendOutcome, Result};
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
-use tokio::time::timeout;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::Transaction;
@@ -26,6 +27,8 @@ const ENQUEUE_TIMEOUT: Duration = Duration::from_secs(1);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often the writer steps back while callers are still arriving.
 const JOIN_ROUNDS: usize = 16;
+/// How long a transaction waits for its share of the requests while others are under way.
+const SHARE_WITHIN: Duration = Duration::from_millis(3);
 /// Most of each kind in one transaction.
 const BATCH_COMMANDS: usize = 256;
 const BATCH_EVENTS: usize = 2000;
@@ -131,7 +134,38 @@ impl<T: Transaction> Lanes<T> {
     pub async fn next_batch(&mut self) -> Option<Vec<Job<T>>> {
         let first = self.next().await?;
         self.let_others_join().await;
-        Some(self.gather(first))
+        let mut batch = Batch::default();
+        batch.push(first);
+        self.fill(&mut batch, usize::MAX);
+        Some(batch.into_jobs())
+    }
+
+    /// The same beside transactions that are under way with so many requests: half of all that there are, so that one
+    /// half is written while the other is answered and comes back. Who takes all leaves the database without work
+    /// until all have come back.
+    pub async fn next_share(&mut self, under_way: &mut watch::Receiver<usize>) -> Option<Vec<Job<T>>> {
+        let first = self.next().await?;
+        self.let_others_join().await;
+        let mut batch = Batch::default();
+        batch.push(first);
+        let mut patience = pin!(sleep(SHARE_WITHIN));
+        loop {
+            let others = *under_way.borrow_and_update();
+            let all = others + batch.requests() + self.events.len();
+            self.fill(&mut batch, all.div_ceil(2));
+            if batch.is_full() || batch.has_commands() || batch.requests() >= others {
+                return Some(batch.into_jobs());
+            }
+            tokio::select! {
+                biased;
+                job = self.next() => match job {
+                    Some(job) => batch.push(job),
+                    None => return Some(batch.into_jobs()),
+                },
+                Ok(()) = under_way.changed() => {}
+                () = &mut patience => return Some(batch.into_jobs()),
+            }
+        }
     }
 
     /// Everything that waits.
@@ -172,30 +206,59 @@ impl<T: Transaction> Lanes<T> {
         }
     }
 
-    fn gather(&mut self, first: Job<T>) -> Vec<Job<T>> {
-        let mut late = Vec::new();
-        let mut jobs = Vec::new();
-        let (mut count, mut bytes) = (0, 0);
-        match first {
-            Job::Append(append) => {
-                (count, bytes) = append.weight();
-                late.push(Job::Append(append));
-            }
-            command @ Job::Command(_) => jobs.push(command),
-        }
-        while jobs.len() < BATCH_COMMANDS {
+    /// Takes what waits, until there are so many requests.
+    fn fill(&mut self, batch: &mut Batch<T>, requests: usize) {
+        while batch.commands.len() < BATCH_COMMANDS {
             let Ok(job) = self.priority.try_recv() else { break };
-            jobs.push(job);
+            batch.push(job);
         }
-        jobs.append(&mut late);
-        while count < BATCH_EVENTS && bytes < BATCH_BYTES {
+        while !batch.is_full() && batch.requests() < requests {
             let Ok(append) = self.events.try_recv() else { break };
-            let (more_events, more_bytes) = append.weight();
-            count += more_events;
-            bytes += more_bytes;
-            jobs.push(Job::Append(append));
+            batch.push(Job::Append(append));
         }
-        jobs
+    }
+}
+
+/// What goes into one transaction: commands first.
+struct Batch<T: Transaction> {
+    commands: Vec<Job<T>>,
+    appends: Vec<Job<T>>,
+    events: usize,
+    bytes: usize,
+}
+
+impl<T: Transaction> Default for Batch<T> {
+    fn default() -> Self {
+        Self { commands: Vec::new(), appends: Vec::new(), events: 0, bytes: 0 }
+    }
+}
+
+impl<T: Transaction> Batch<T> {
+    fn push(&mut self, job: Job<T>) {
+        let Job::Append(append) = &job else { return self.commands.push(job) };
+        let (events, bytes) = append.weight();
+        self.events += events;
+        self.bytes += bytes;
+        self.appends.push(job);
+    }
+
+    /// How many requests to append are in it.
+    fn requests(&self) -> usize {
+        self.appends.len()
+    }
+
+    fn has_commands(&self) -> bool {
+        !self.commands.is_empty()
+    }
+
+    /// Whether no more events go into it.
+    fn is_full(&self) -> bool {
+        self.events >= BATCH_EVENTS || self.bytes >= BATCH_BYTES
+    }
+
+    fn into_jobs(mut self) -> Vec<Job<T>> {
+        self.commands.append(&mut self.appends);
+        self.commands
     }
 }
 

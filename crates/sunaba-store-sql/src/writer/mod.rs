@@ -1,7 +1,7 @@
 //! What leads to a store's writer: bounded lanes, the jobs in them, and one transaction for many jobs.
 //!
 //! There are two lanes: one for messages, claims and state changes, one for events. A batch is everything that
-//! waits, the first lane first. A full lane (by number or by bytes) makes the caller wait briefly and then
+//! waits, or its share of that beside others that are under way; the first lane first. A full lane (by number or by bytes) makes the caller wait briefly and then
 //! fails it as unavailable: memory stays bounded.
 
 mod batch;

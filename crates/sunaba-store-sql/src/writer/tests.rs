@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use serde_json::json;
 use sunaba_store::{Append, Appended, Rejection, Result};
 use sunaba_types::{EventPayload, Source, Timestamp};
+use tokio::sync::watch;
 
 use super::*;
 use crate::fault::Fault;
@@ -137,6 +138,51 @@ async fn only_the_culprit_is_refused() {
     assert_eq!(stored, [true, true, false, true]);
     assert!(second.unwrap()[0].is_ok());
     assert_eq!(count.unwrap(), 0, "commands come first");
+}
+
+/// A queue in which so many requests wait.
+async fn waiting(many: usize) -> (Arc<Queue<Picky>>, Lanes<Picky>, Vec<tokio::task::JoinHandle<()>>) {
+    let (queue, lanes) = Queue::<Picky>::new();
+    let queue = Arc::new(queue);
+    let post = |_| {
+        let (queue, one) = (Arc::clone(&queue), append(&["e"], &small()));
+        tokio::spawn(async move { drop(queue.append(one).await) })
+    };
+    let posts = (0..many).map(post).collect();
+    tokio::task::yield_now().await;
+    (queue, lanes, posts)
+}
+
+#[tokio::test]
+async fn requests_are_shared_between_two_transactions() {
+    let (_queue, mut lanes, _posts) = waiting(7).await;
+    let (under_way, mut others) = watch::channel(0);
+    let first = lanes.next_share(&mut others).await.unwrap();
+    under_way.send_replace(first.len());
+    let second = lanes.next_share(&mut others).await.unwrap();
+    assert_eq!((first.len(), second.len()), (4, 3), "one half, and after its time is up what there is");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_small_share_waits_for_more_but_not_for_long() {
+    let (_queue, mut lanes, _posts) = waiting(1).await;
+    let (under_way, mut others) = watch::channel(3);
+    let started = tokio::time::Instant::now();
+    let alone = lanes.next_share(&mut others).await.unwrap();
+    assert_eq!((alone.len(), started.elapsed().is_zero()), (1, false), "nobody came");
+
+    let (_queue, mut lanes, _posts) = waiting(1).await;
+    let started = tokio::time::Instant::now();
+    let (freed, _) = tokio::join!(lanes.next_share(&mut others), async { under_way.send_replace(0) });
+    assert_eq!((freed.unwrap().len(), started.elapsed().is_zero()), (1, true), "the other one was done");
+
+    under_way.send_replace(9);
+    let (queue, mut lanes) = Queue::<Picky>::new();
+    let command = async { drop(queue.run(Count).await) };
+    let started = tokio::time::Instant::now();
+    let work = async { lanes.next_share(&mut others).await.unwrap().into_iter().for_each(Job::settle) };
+    tokio::join!(command, work);
+    assert!(started.elapsed().is_zero(), "commands wait for nobody");
 }
 
 #[tokio::test]
