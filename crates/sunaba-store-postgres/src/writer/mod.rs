@@ -108,14 +108,30 @@ impl Service {
         while let Ok(slot) = Arc::clone(&self.slots).acquire_owned().await {
             let turn = timeout(TURN_WITHIN, Arc::clone(&self.turn).acquire_owned()).await;
             let Some(jobs) = self.lanes.next_share(&mut others).await else { break };
-            let requests = jobs.len();
-            under_way.send_modify(|all| *all += requests);
-            let (context, under_way) = (self.context.clone(), under_way.clone());
+            let (context, share) = (self.context.clone(), Share::of(&jobs, &under_way));
             tasks.spawn(async move {
                 batch::commit_all(&context, jobs, turn.ok().and_then(Result::ok)).await;
-                under_way.send_modify(|all| *all -= requests);
-                drop(slot);
+                drop((share, slot));
             });
         }
+    }
+}
+
+/// The requests of one transaction, counted for as long as it is under way, however it ends.
+struct Share {
+    requests: usize,
+    under_way: watch::Sender<usize>,
+}
+
+impl Share {
+    fn of(jobs: &[Job], under_way: &watch::Sender<usize>) -> Self {
+        under_way.send_modify(|all| *all += jobs.len());
+        Self { requests: jobs.len(), under_way: under_way.clone() }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.under_way.send_modify(|all| *all -= self.requests);
     }
 }
