@@ -30,11 +30,13 @@ soak: setup-test build ## the fault and random suites for hours instead of a min
 bench: setup-test release ## the speeds of the design, beside the limits of what they stand on; BENCH="--only pg-ingest"
 	cargo run --quiet --release --bin sunaba-bench -- $(BENCH)
 
+# Where the worker is looked for, whatever else is set.
 release bench: export RUSTC_WORKSPACE_WRAPPER := $(CURDIR)/scripts/static-worker
+release bench: export CARGO_TARGET_DIR := $(CURDIR)/target
 
 release: ## one program that carries its (static) worker: target/release/sunaba
-	cargo build --quiet --release --bin sunaba-worker
-	SUNABA_EMBED_WORKER=$(CURDIR)/target/release/sunaba-worker cargo build --quiet --release --bin sunaba
+	env -u CARGO_BUILD_TARGET cargo build --quiet --release --bin sunaba-worker
+	env -u CARGO_BUILD_TARGET SUNABA_EMBED_WORKER="$(CURDIR)/target/release/sunaba-worker" cargo build --quiet --release --bin sunaba
 
 lint:
 	cargo fmt --all --check

@@ -374,7 +374,7 @@ pub(crate) struct StopArgs {
     /// The beginning or the end of an id, or `last`; several are all looked up before the first is ended
     #[arg(value_name = "ID", required_unless_present = "all")]
     pub(crate) ids: Vec<String>,
-    /// Every sandbox that has not ended
+    /// Every sandbox that has not ended; tasks that wait for an answer or a limit go on waiting
     #[arg(long, conflicts_with = "ids")]
     pub(crate) all: bool,
 }

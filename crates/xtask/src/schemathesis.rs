@@ -19,8 +19,14 @@ const STREAMS: &str = "/(events/stream|ws/events)$";
 /// Starts a server of its own and runs schemathesis against it.
 pub(crate) fn run() -> anyhow::Result<()> {
     let server = Server::start()?;
+    let judged = judge(&server);
+    let ended = server.end_sandboxes();
+    judged.and(ended)
+}
+
+fn judge(server: &Server) -> anyhow::Result<()> {
     let settings = server.data.join("schemathesis.toml");
-    std::fs::write(&settings, real_ids(&server)?)?;
+    std::fs::write(&settings, real_ids(server)?)?;
     let token = std::fs::read_to_string(server.data.join("admin-token")).context("the admin token")?;
     let mut tool = Command::new(TOOL);
     tool.arg("--config-file")
@@ -33,8 +39,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
         .args(["--phases", "examples,coverage,fuzzing", "--max-examples", &examples()])
         .args(["--request-timeout", "20", "--suppress-health-check", "all", "--no-color"])
         .env("PYTHONWARNINGS", "ignore");
-    let judged = stage::require("schemathesis run", &mut tool);
-    server.end_sandboxes().and(judged)
+    stage::require("schemathesis run", &mut tool)
 }
 
 /// Runs a small task, so that half of the requests can name things that exist: random ids only ever meet a 404.
@@ -57,10 +62,10 @@ fn real_ids(server: &Server) -> anyhow::Result<String> {
     ] {
         stage::require("git", Command::new("git").arg("-C").arg(&repository).args(arguments))?;
     }
-    let output = Command::new("target/ci/sunaba")
+    let output = server
+        .client()
         .args(["run", "--json", "--detach", "look around", "--repo"])
         .arg(&repository)
-        .env("SUNABA_DATA", &server.data)
         .output()
         .context("cannot start a run")?;
     if !output.status.success() {
@@ -116,10 +121,16 @@ impl Server {
         Ok(server)
     }
 
+    /// The program as its client, and nobody else's.
+    fn client(&self) -> Command {
+        let mut client = Command::new("target/ci/sunaba");
+        client.env_remove("SUNABA_URL").env_remove("SUNABA_TOKEN").arg("--data").arg(&self.data);
+        client
+    }
+
     /// Ends what runs and what the requests made; a sandbox outlives its server, and has a directory until it is gone.
     fn end_sandboxes(&self) -> anyhow::Result<()> {
-        let mut stop = Command::new("target/ci/sunaba");
-        stage::require("sunaba stop --all", stop.args(["stop", "--all"]).env("SUNABA_DATA", &self.data))?;
+        stage::require("sunaba stop --all", self.client().args(["stop", "--all"]))?;
         let deadline = Instant::now() + Duration::from_secs(20);
         while Instant::now() < deadline {
             if !has_directories(&self.data.join("sandboxes")) {

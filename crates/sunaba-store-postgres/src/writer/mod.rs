@@ -62,9 +62,9 @@ impl Writer {
     pub(crate) fn start(context: Context, at_once: u32) -> Self {
         let (queue, lanes) = Queue::new();
         let (tasks, pool) = (TaskTracker::new(), context.pool.clone());
-        let slots = Arc::new(Semaphore::new(at_once.max(1) as usize));
-        let turn = Arc::new(Semaphore::new(1));
-        tasks.spawn(Service { lanes, context, slots, turn }.run(tasks.clone()));
+        let at_once = at_once.max(1) as usize;
+        let (slots, turn) = (Arc::new(Semaphore::new(at_once)), Arc::new(Semaphore::new(1)));
+        tasks.spawn(Service { lanes, context, at_once, slots, turn }.run(tasks.clone()));
         tasks.close();
         Self { queue, tasks, pool }
     }
@@ -90,7 +90,9 @@ impl Writer {
 struct Service {
     lanes: Lanes<Unit>,
     context: Context,
-    /// One for each transaction that may be under way.
+    /// How many transactions may be under way.
+    at_once: usize,
+    /// One for each of them.
     slots: Arc<Semaphore>,
     /// Held by the one that reads and writes, until it only waits. They commit one after the other (the feed's
     /// counter sees to that): to begin the next one sooner only makes both smaller. What goes the short way waits
@@ -107,7 +109,7 @@ impl Service {
         let (under_way, mut others) = watch::channel(0);
         while let Ok(slot) = Arc::clone(&self.slots).acquire_owned().await {
             let turn = timeout(TURN_WITHIN, Arc::clone(&self.turn).acquire_owned()).await;
-            let Some(jobs) = self.lanes.next_share(&mut others).await else { break };
+            let Some(jobs) = self.lanes.next_share(self.at_once, &mut others).await else { break };
             let (context, share) = (self.context.clone(), Share::of(&jobs, &under_way));
             tasks.spawn(async move {
                 batch::commit_all(&context, jobs, turn.ok().and_then(Result::ok)).await;
@@ -125,8 +127,10 @@ struct Share {
 
 impl Share {
     fn of(jobs: &[Job], under_way: &watch::Sender<usize>) -> Self {
-        under_way.send_modify(|all| *all += jobs.len());
-        Self { requests: jobs.len(), under_way: under_way.clone() }
+        // Commands do not come back for more.
+        let requests = jobs.iter().filter(|job| matches!(job, Job::Append(_))).count();
+        under_way.send_modify(|all| *all += requests);
+        Self { requests, under_way: under_way.clone() }
     }
 }
 

@@ -140,10 +140,14 @@ impl<T: Transaction> Lanes<T> {
         Some(batch.into_jobs())
     }
 
-    /// The same beside transactions that are under way with so many requests: half of all that there are, so that one
-    /// half is written while the other is answered and comes back. Who takes all leaves the database without work
-    /// until all have come back.
-    pub async fn next_share(&mut self, under_way: &mut watch::Receiver<usize>) -> Option<Vec<Job<T>>> {
+    /// The same for one of `among` transactions, beside others that are under way with so many requests: its share of
+    /// all that there are, so that some are written while others are answered and come back. Who takes all leaves
+    /// the database without work until all have come back.
+    pub async fn next_share(
+        &mut self,
+        among: usize,
+        under_way: &mut watch::Receiver<usize>,
+    ) -> Option<Vec<Job<T>>> {
         let first = self.next().await?;
         self.let_others_join().await;
         let mut batch = Batch::default();
@@ -152,8 +156,8 @@ impl<T: Transaction> Lanes<T> {
         loop {
             let others = *under_way.borrow_and_update();
             let all = others + batch.requests() + self.events.len();
-            self.fill(&mut batch, all.div_ceil(2));
-            if batch.is_full() || batch.has_commands() || batch.requests() >= others {
+            self.fill(&mut batch, all.div_ceil(among));
+            if batch.is_full() || batch.has_commands() || batch.requests() * (among - 1) >= others {
                 return Some(batch.into_jobs());
             }
             tokio::select! {

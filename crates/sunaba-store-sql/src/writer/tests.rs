@@ -157,32 +157,49 @@ async fn waiting(many: usize) -> (Arc<Queue<Picky>>, Lanes<Picky>, Vec<tokio::ta
 async fn requests_are_shared_between_two_transactions() {
     let (_queue, mut lanes, _posts) = waiting(7).await;
     let (under_way, mut others) = watch::channel(0);
-    let first = lanes.next_share(&mut others).await.unwrap();
+    let first = lanes.next_share(2, &mut others).await.unwrap();
     under_way.send_replace(first.len());
-    let second = lanes.next_share(&mut others).await.unwrap();
+    let second = lanes.next_share(2, &mut others).await.unwrap();
     assert_eq!((first.len(), second.len()), (4, 3), "one half, and after its time is up what there is");
+
+    let (_queue, mut lanes, _posts) = waiting(7).await;
+    under_way.send_replace(0);
+    assert_eq!(lanes.next_share(1, &mut others).await.unwrap().len(), 7, "one alone takes all");
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_small_share_waits_for_more_but_not_for_long() {
     let (_queue, mut lanes, _posts) = waiting(1).await;
     let (under_way, mut others) = watch::channel(3);
-    let started = tokio::time::Instant::now();
-    let alone = lanes.next_share(&mut others).await.unwrap();
-    assert_eq!((alone.len(), started.elapsed().is_zero()), (1, false), "nobody came");
+    let alone = lanes.next_share(2, &mut others).await.unwrap();
+    assert_eq!(alone.len(), 1, "nobody came");
 
-    let (_queue, mut lanes, _posts) = waiting(1).await;
-    let started = tokio::time::Instant::now();
-    let (freed, _) = tokio::join!(lanes.next_share(&mut others), async { under_way.send_replace(0) });
-    assert_eq!((freed.unwrap().len(), started.elapsed().is_zero()), (1, true), "the other one was done");
+    under_way.send_replace(2);
+    let (queue, mut lanes, _posts) = waiting(1).await;
+    let share = async { lanes.next_share(2, &mut others).await.unwrap().len() };
+    let (share, late) = tokio::join!(share, queue.append(append(&["late"], &small())));
+    assert!(share == 2 && late.is_err(), "both went together, and nobody answered");
+}
 
-    under_way.send_replace(9);
+#[tokio::test]
+async fn a_command_waits_for_no_share() {
+    let (_under_way, mut others) = watch::channel(9);
     let (queue, mut lanes) = Queue::<Picky>::new();
-    let command = async { drop(queue.run(Count).await) };
-    let started = tokio::time::Instant::now();
-    let work = async { lanes.next_share(&mut others).await.unwrap().into_iter().for_each(Job::settle) };
-    tokio::join!(command, work);
-    assert!(started.elapsed().is_zero(), "commands wait for nobody");
+    let work = async {
+        tokio::select! {
+            biased;
+            jobs = lanes.next_share(2, &mut others) => jobs.unwrap().into_iter().for_each(Job::settle),
+            () = a_few_rounds() => panic!("it waits"),
+        }
+    };
+    let (answer, ()) = tokio::join!(queue.run(Count), work);
+    assert!(answer.is_err(), "it was settled without having been run");
+}
+
+async fn a_few_rounds() {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
 }
 
 #[tokio::test]

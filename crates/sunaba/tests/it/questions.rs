@@ -211,6 +211,23 @@ fn while_nobody_answers_there_is_no_sandbox_and_the_answer_makes_the_next() {
     assert_eq!(asking.file("a.txt").as_deref(), Some("asked\n"));
 }
 
+#[test]
+fn a_task_that_waits_without_a_sandbox_can_be_stopped() {
+    let asking = Asking::at(Server::start(&[]));
+    let mut task = asking.task(ASKS_AND_WAITS);
+    crate::support::Ran::of(task.args(["--question-hold", "1s", "Do it"])).expect_code(4);
+    let mut shown = Value::Null;
+    until("a task that waits without a sandbox", || {
+        shown = asking.server.json(&["show", "last"]);
+        shown["task"]["status"] == "waiting_input" && shown["sandbox"]["state"] == "completed"
+    });
+    let stopped = asking.server.run(&["stop", "last"]);
+    assert!(stopped.expect_code(0).stdout.contains("no longer waits"), "{}", stopped.stdout);
+    assert_eq!(asking.server.json(&["show", "last"])["task"]["status"], "cancelled");
+    let again = asking.server.run(&["stop", "last"]);
+    assert!(again.expect_code(0).stdout.contains("already completed"), "{}", again.stdout);
+}
+
 /// A toolchain with the CLI that `scripts/setup test` installs.
 fn claude_in(dir: &Path) {
     let machine = if std::env::consts::ARCH == "aarch64" { "arm64" } else { "x64" };
