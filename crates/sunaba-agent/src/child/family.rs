@@ -115,6 +115,7 @@ impl Family {
         let us = Us::now();
         let mut found: HashSet<i32> =
             seen.iter().filter(|seen| self.knows(&us, seen)).map(|seen| seen.member.pid).collect();
+        found.extend(self.leader_or_what_is_left_of_it());
         loop {
             let before = found.len();
             found.extend(
@@ -131,6 +132,14 @@ impl Family {
             .filter(|seen| found.contains(&seen.member.pid))
             .map(|seen| (seen.member, seen.group))
             .collect()
+    }
+
+    /// While it dies nobody can read its mark any more, and its children are not ours yet; one that is just becoming
+    /// another program has no mark either, and is known by this parent alone.
+    fn leader_or_what_is_left_of_it(&self) -> Option<i32> {
+        let is_another =
+            |leader: &i32| Seen::look(*leader).is_some_and(|seen| seen.member.started != self.since);
+        self.leader.filter(|leader| !is_another(leader))
     }
 
     /// Whether it is of this family, whoever its parent is.
