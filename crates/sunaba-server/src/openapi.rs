@@ -73,7 +73,10 @@ fn add_errors(path: &str, takes_body: bool, operation: &mut Operation) {
     let asks = operation.parameters.as_ref().is_some_and(|list| !list.is_empty());
     // A worker that has lost its standing is told so wherever it asks.
     let conflicts = match operation.operation_id.as_deref() {
-        Some("cancel_sandbox" | "take_messages" | "get_sandbox_task") => true,
+        Some(
+            "cancel_sandbox" | "take_messages" | "get_sandbox_task" | "create_project" | "get_backup"
+            | "give_up_node",
+        ) => true,
         _ => takes_body && (path.starts_with("/api/v1/sandboxes") || path.starts_with("/api/v1/projects/")),
     };
     let refers = named || (takes_json && path != "/api/v1/projects") || path == "/metrics";
