@@ -38,11 +38,12 @@ impl HeadAndTail {
                 self.head.push(character);
                 self.head_chars += 1;
             } else {
-                if self.tail.len() == self.half_chars {
+                // In this order, so that a tail that may have nothing has nothing.
+                self.tail.push_back(character);
+                if self.tail.len() > self.half_chars {
                     self.tail.pop_front();
                     self.left_out += 1;
                 }
-                self.tail.push_back(character);
             }
         }
     }
@@ -77,5 +78,14 @@ mod tests {
         kept.push("abcXXXXX");
         kept.push("def");
         assert_eq!(kept.finish(), "abc\n[5 characters left out]\ndef");
+    }
+
+    #[test]
+    fn where_nothing_may_stay_nothing_stays() {
+        for max_chars in [0, 1] {
+            let mut kept = HeadAndTail::new(max_chars);
+            kept.push("abc");
+            assert_eq!(kept.finish(), "\n[3 characters left out]\n");
+        }
     }
 }

@@ -33,8 +33,11 @@ pub(super) fn cut_results(kept: &mut [Message], kept_bytes: u64) -> bool {
         let mut short = HeadAndTail::new(share);
         short.push(text);
         let short = short.finish();
-        is_cut |= short.len() < text.len();
-        *text = short;
+        // The mark of what was left out can be longer than what was.
+        if short.len() < text.len() {
+            *text = short;
+            is_cut = true;
+        }
     }
     is_cut
 }
