@@ -70,8 +70,13 @@ impl PostgresStore {
             position,
             i64::from(limit),
             i64::try_from(PAGE_BYTES).unwrap_or(i64::MAX)
-        )
-        .fetch_all(&self.readers);
-        in_time(async { Ok(all(rows.await.map_err(told)?)?) }).await
+        );
+        in_time(async {
+            let mut line = self.feed_lines.take().await.map_err(told)?;
+            let rows = rows.fetch_all(&mut *line).await.map_err(told)?;
+            line.rest();
+            Ok(all(rows)?)
+        })
+        .await
     }
 }

@@ -1,11 +1,12 @@
-//! Hints of commits, also of other servers': PostgreSQL tells every server the feed's new position.
+//! Hints of commits, also of other servers': PostgreSQL tells whoever listens the feed's new position.
 //!
 //! A hint may come late or not at all; whoever follows the feed also looks by itself from time to time. A server's
-//! own commits come back to it too, often before their answer; they are passed over, because whoever is told of a
-//! commit reads it, and the writer is about to hand on what it wrote without anybody having to read.
+//! own commits, as far as they are told ([`Others`]), come back to it too, often before their answer; they are passed
+//! over, because whoever is told of a commit reads it, and the writer is about to hand on what it wrote without anybody
+//! having to read.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::PgPool;
 use sqlx::postgres::PgListener;
@@ -13,6 +14,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::open::CHANNEL;
+use crate::others::Others;
 
 /// How long after a failure it is tried again.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -21,6 +23,7 @@ pub(crate) struct Listener {
     pub(crate) pool: PgPool,
     pub(crate) hint: Arc<watch::Sender<i64>>,
     pub(crate) teller: Arc<str>,
+    pub(crate) others: Arc<Others>,
     pub(crate) stop: CancellationToken,
 }
 
@@ -32,6 +35,7 @@ impl Listener {
                 () = self.stop.cancelled() => return,
                 ended = self.listen() => ended,
             };
+            self.others.deaf();
             match ended {
                 // It had listened; what follows is worth a word again.
                 Ok(()) => told = false,
@@ -52,14 +56,17 @@ impl Listener {
     async fn listen(&self) -> Result<(), sqlx::Error> {
         let mut listener = PgListener::connect_with(&self.pool).await?;
         listener.listen(CHANNEL).await?;
+        self.others.heard(Instant::now());
         // What was told before somebody listened is looked up.
         let position = sqlx::query_scalar!("SELECT position FROM feed_counter").fetch_one(&self.pool).await?;
         advance(&self.hint, position);
         while let Some(told) = listener.try_recv().await? {
             let (position, teller) = told.payload().split_once(' ').unwrap_or((told.payload(), ""));
-            if *teller != *self.teller
-                && let Ok(position) = position.parse()
-            {
+            if *teller == *self.teller {
+                continue;
+            }
+            self.others.heard(Instant::now());
+            if let Ok(position) = position.parse() {
                 advance(&self.hint, position);
             }
         }

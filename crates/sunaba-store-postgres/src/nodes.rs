@@ -61,7 +61,7 @@ impl Command<Unit> for Enter {
         )
         .execute(unit.sql())
         .await?;
-        Ok(())
+        Ok(unit.say_hello().await?)
     }
 }
 
@@ -94,7 +94,7 @@ impl Command<Unit> for Beat {
         if beaten.rows_affected() == 0 {
             return Err(overtaken(&report.id).into());
         }
-        Ok(())
+        Ok(unit.say_hello().await?)
     }
 }
 

@@ -9,11 +9,14 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions as _, Connection as _, PgConnection, PgPool};
 use sunaba_store_sql::tail::Tail;
 use sunaba_types::Clock;
+use sunaba_types::limits::NODE_SILENCE;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
+use crate::lines::Lines;
 use crate::listen::Listener;
+use crate::others::Others;
 use crate::refusal::OpenError;
 use crate::unit::{Recent, Terms};
 use crate::writer::{Context, Writer};
@@ -21,7 +24,7 @@ use crate::writer::{Context, Writer};
 /// How long somebody waits for a connection; a server that restarts may be back by then.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(2);
 /// A connection that rested longer than this is tried before it is used.
-const TRY_AFTER: Duration = Duration::from_secs(1);
+pub(crate) const TRY_AFTER: Duration = Duration::from_secs(1);
 /// Where commits are told to other servers.
 pub(crate) const CHANNEL: &str = "sunaba_feed";
 
@@ -47,12 +50,21 @@ pub struct Options {
     pub writers: u32,
     /// Whether the disk must have what is acknowledged.
     pub durability: Durability,
+    /// Who has heard of no other server for so long does not tell what it appends.
+    pub alone_after: Duration,
 }
 
 impl Options {
     /// The usual settings.
     pub fn new(url: impl Into<String>, clock: Arc<dyn Clock>) -> Self {
-        Self { url: url.into(), clock, readers: 8, writers: 2, durability: Durability::Required }
+        Self {
+            url: url.into(),
+            clock,
+            readers: 8,
+            writers: 2,
+            durability: Durability::Required,
+            alone_after: NODE_SILENCE,
+        }
     }
 }
 
@@ -70,6 +82,8 @@ impl std::fmt::Debug for Options {
 /// The store of several servers. Cheap to share; dropping the last one stops its writer.
 pub struct PostgresStore {
     pub(crate) readers: PgPool,
+    /// On which the feed is read, which follows every commit of others.
+    pub(crate) feed_lines: Arc<Lines>,
     pub(crate) writer: Writer,
     pub(crate) hint: Arc<watch::Sender<i64>>,
     pub(crate) hints: watch::Receiver<i64>,
@@ -101,16 +115,24 @@ impl PostgresStore {
         let (hint, tail) = (Arc::new(hint), Arc::<Tail>::default());
         let recent = Arc::<Recent>::default();
         let writers = forgetting_pool(options.writers, writing(&connect), &recent);
-        // One more, on which the store listens.
-        let readers = pool(options.readers + 1, reading(&connect));
+        let lines = Lines::new(writers, options.writers as usize);
+        // One more on which the store listens, and one on which the feed is read.
+        let readers = pool(options.readers + 2, reading(&connect));
         let (stop, background) = (CancellationToken::new(), TaskTracker::new());
         let teller: Arc<str> = sunaba_types::new_event_id().into();
         let (pool, teller_of) = (readers.clone(), Arc::clone(&teller));
-        let listener = Listener { pool, hint: Arc::clone(&hint), teller: teller_of, stop: stop.clone() };
+        let others = Arc::new(Others::new(options.alone_after));
+        let listener = Listener {
+            pool,
+            hint: Arc::clone(&hint),
+            teller: teller_of,
+            others: Arc::clone(&others),
+            stop: stop.clone(),
+        };
         background.spawn(listener.run());
         background.close();
         let context = Context {
-            pool: writers,
+            lines,
             clock: Arc::clone(&options.clock),
             hint: Arc::clone(&hint),
             terms: Terms { durability: options.durability, known_layout: known_layout() },
@@ -118,10 +140,12 @@ impl PostgresStore {
             repeaters: Arc::default(),
             recent,
             teller,
+            others,
         };
         let writer = Writer::start(context, options.writers);
         let guard = stop.clone().drop_guard();
         Ok(Arc::new(Self {
+            feed_lines: Lines::new(readers.clone(), 1),
             readers,
             writer,
             hint,

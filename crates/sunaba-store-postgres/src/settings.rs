@@ -78,7 +78,7 @@ impl Store for PostgresStore {
         self.writer.close().await;
         self.stop.cancel();
         self.background.wait().await;
-        self.readers.close().await;
+        self.feed_lines.close().await;
     }
 }
 

@@ -4,31 +4,27 @@ use serde_json::json;
 use sunaba_types::{NodeId, Sandbox, SandboxId, Task, Timestamp};
 
 use super::Unit;
+use super::written::WrittenName;
 use crate::rows::storable;
 
 impl Unit {
     pub(super) async fn flush_noisy(&mut self) -> Result<(), sqlx::Error> {
-        let opened = std::mem::take(&mut self.draft.noisy_opened);
+        let opened = WrittenName::all(std::mem::take(&mut self.draft.noisy_opened));
         if !opened.is_empty() {
-            let (sandboxes, calls) = columns(opened);
             sqlx::query!(
                 "INSERT INTO noisy_calls (sandbox_id, tool_use_id)
-                 SELECT * FROM unnest($1::text[], $2::text[]) ON CONFLICT DO NOTHING",
-                &sandboxes,
-                &calls
+                 SELECT new.sandbox_id, new.name FROM unnest($1::written_name[]) AS new ON CONFLICT DO NOTHING",
+                &opened as &[WrittenName]
             )
             .execute(self.sql())
             .await?;
         }
-        let closed = std::mem::take(&mut self.draft.noisy_closed);
+        let closed = WrittenName::all(std::mem::take(&mut self.draft.noisy_closed));
         if !closed.is_empty() {
-            let (sandboxes, calls) = columns(closed);
             sqlx::query!(
-                "DELETE FROM noisy_calls AS held
-                 USING unnest($1::text[], $2::text[]) AS closed (sandbox_id, tool_use_id)
-                 WHERE held.sandbox_id = closed.sandbox_id AND held.tool_use_id = closed.tool_use_id",
-                &sandboxes,
-                &calls
+                "DELETE FROM noisy_calls AS held USING unnest($1::written_name[]) AS gone
+                 WHERE held.sandbox_id = gone.sandbox_id AND held.tool_use_id = gone.name",
+                &closed as &[WrittenName]
             )
             .execute(self.sql())
             .await?;
@@ -148,9 +144,4 @@ impl Unit {
         .await?;
         Ok(())
     }
-}
-
-/// Sandboxes and names by column.
-pub(super) fn columns(pairs: Vec<(SandboxId, String)>) -> (Vec<String>, Vec<String>) {
-    pairs.into_iter().map(|(id, name)| (id.to_string(), name)).unzip()
 }

@@ -31,9 +31,10 @@ impl Unit {
                 continue;
             };
             let log = readable(logs.remove(id.as_str()), "sandbox_log", "sandbox_id", id.as_str())?;
-            let mut loaded = LoadedSandbox::fresh(known.row);
-            if known.log.last_hash == log.log.last_hash {
-                (loaded.types, loaded.noisy) = (known.types, known.noisy);
+            let mut loaded = known.loaded;
+            if loaded.log.last_hash != log.log.last_hash {
+                loaded.types.clear();
+                loaded.noisy.clear();
             }
             self.draft.sandboxes.insert(id.clone(), with_log(loaded, log));
         }
@@ -148,7 +149,7 @@ fn sandbox_id(key: String) -> Result<SandboxId, Unreadable> {
     readable(SandboxId::parse(key).ok(), "events", "sandbox_id", &row)
 }
 
-fn with_log(mut loaded: LoadedSandbox, held: LockedLog) -> LoadedSandbox {
+fn with_log(mut loaded: Box<LoadedSandbox>, held: LockedLog) -> Box<LoadedSandbox> {
     loaded.log = held.log;
     loaded.row.alive_until = held.alive_until;
     loaded.open_turn = held.open_turn;

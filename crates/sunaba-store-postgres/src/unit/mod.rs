@@ -6,7 +6,6 @@
 //! collected in memory and written by [`Unit::flush`], many at a time.
 
 mod change;
-mod columns;
 mod flush;
 mod flush_rows;
 mod ingest;
@@ -15,12 +14,12 @@ mod needs;
 mod plain;
 mod prepare;
 mod recent;
+mod written;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::pool::PoolConnection;
-use sqlx::{PgConnection, Postgres, Row as _};
+use sqlx::{PgConnection, Row as _};
 use sunaba_store::{AppendOutcome, Error, FeedEntry, Outdated, Writer};
 use sunaba_store_sql::draft::Draft;
 use sunaba_store_sql::writer::Transaction;
@@ -34,6 +33,7 @@ pub(crate) use recent::Recent;
 
 use crate::Durability;
 use crate::fault::{Trouble, told, trouble};
+use crate::lines::Line;
 use crate::writer::Context;
 
 /// Each statement sees what was committed before it: what is read after a lock came is the present state.
@@ -48,7 +48,7 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 
 /// See the module.
 pub(crate) struct Unit {
-    connection: PoolConnection<Postgres>,
+    line: Line,
     clock: Arc<dyn Clock>,
     /// What is undone together with the transaction.
     pub(crate) draft: Draft,
@@ -88,15 +88,12 @@ pub(crate) enum BeginError {
 impl Unit {
     /// Opens a transaction.
     pub(crate) async fn begin(context: &Context) -> Result<Self, BeginError> {
-        let mut connection = context.pool.acquire().await.map_err(BeginError::Away)?;
-        if let Err(error) = context.terms.begin(&mut connection).await {
-            connection.close_on_drop();
-            return Err(error);
-        }
+        let mut line = context.lines.take().await.map_err(BeginError::Away)?;
+        context.terms.begin(&mut line).await?;
         let clock = Arc::clone(&context.clock);
         let draft = Draft::new(clock.now());
         Ok(Self {
-            connection,
+            line,
             clock,
             draft,
             probed: false,
@@ -110,7 +107,7 @@ impl Unit {
 
     /// The transaction's connection.
     pub(crate) fn sql(&mut self) -> &mut PgConnection {
-        &mut self.connection
+        &mut self.line
     }
 
     /// The moment of this transaction.
@@ -225,8 +222,8 @@ impl Transaction for Unit {
 /// it is closed, and the server undoes what was not committed.
 impl Drop for Unit {
     fn drop(&mut self) {
-        if self.open {
-            self.connection.close_on_drop();
+        if !self.open {
+            self.line.rest();
         }
     }
 }

@@ -11,7 +11,7 @@ use sunaba_store_sql::draft::Log;
 use sunaba_store_sql::facts::Turn;
 use sunaba_types::{SandboxId, TaskId, Timestamp};
 
-use super::columns::open_turn;
+use super::written::open_turn;
 use super::{Needs, Unit};
 use crate::rows::{hash, maybe_time, task_query};
 

@@ -5,12 +5,11 @@
 //! written by one statement that compares the log's last hash, and the task's attempt and state, with what is
 //! remembered ([`super::Plain`]). Whoever reads under locks compares the row's version and the last hash.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use sunaba_store_sql::draft::{Draft, LoadedSandbox, Log};
-use sunaba_store_sql::facts::Turn;
-use sunaba_types::{Sandbox, SandboxId, SandboxState, Task};
+use sunaba_store_sql::draft::{Draft, LoadedSandbox};
+use sunaba_types::{SandboxId, SandboxState, Task};
 
 /// How many are remembered.
 const MOST: usize = 1024;
@@ -23,13 +22,10 @@ pub(super) type Versions = HashMap<SandboxId, i64>;
 /// A sandbox and its task as a transaction left them.
 #[derive(Debug)]
 pub(super) struct KnownSandbox {
-    pub(super) row: Sandbox,
+    /// Nothing of it is to be written.
+    pub(super) loaded: Box<LoadedSandbox>,
     /// The transaction that wrote the row so, if that is known.
     pub(super) version: Option<i64>,
-    pub(super) log: Log,
-    pub(super) types: HashMap<String, i64>,
-    pub(super) noisy: HashSet<String>,
-    open_turn: Option<(i64, Turn)>,
     task: Option<Task>,
 }
 
@@ -53,7 +49,7 @@ impl Recent {
         let mut held = self.held();
         // One that is being made or over is changed by any event.
         let is_at_work = |known: &KnownSandbox| {
-            matches!(known.row.state, SandboxState::Running | SandboxState::Completing)
+            matches!(known.loaded.row.state, SandboxState::Running | SandboxState::Completing)
         };
         if !ids.clone().all(|id| held.get(id).is_some_and(is_at_work)) {
             return None;
@@ -62,26 +58,25 @@ impl Recent {
         for id in ids {
             // One that is asked for twice is known by now.
             let Some(known) = held.remove(id) else { continue };
-            let KnownSandbox { row, version, log, types, noisy, open_turn, task } = known;
-            versions.extend(version.map(|version| (id.clone(), version)));
-            let loaded = LoadedSandbox { log, types, noisy, open_turn, ..LoadedSandbox::fresh(row) };
-            draft.sandboxes.insert(id.clone(), loaded);
-            task.into_iter().for_each(|task| draft.know_task(task));
+            versions.extend(known.version.map(|version| (id.clone(), version)));
+            draft.sandboxes.insert(id.clone(), known.loaded);
+            known.task.into_iter().for_each(|task| draft.know_task(task));
         }
         Some(versions)
     }
 
-    /// Keeps what a transaction knew at its commit, if it knew everything that an event may depend on. Rows that it changed have another version by now,
-    /// which nobody has read yet, and are not found again under the old one.
+    /// Keeps what a transaction knew at its commit, if it knew everything that an event may depend on. Rows that it
+    /// changed have another version by now, which nobody has read yet, and are not found again under the old one.
     pub(super) fn keep(&self, draft: &mut Draft, versions: &Versions) {
         let mut held = self.held();
-        for (id, loaded) in std::mem::take(&mut draft.sandboxes) {
+        for (id, mut loaded) in std::mem::take(&mut draft.sandboxes) {
             if !(loaded.knows_its_types() && loaded.knows_its_searches()) {
                 continue;
             }
-            let LoadedSandbox { row, log, types, noisy, open_turn, .. } = loaded;
+            loaded.count_as_written();
+            let row = &loaded.row;
             let task = row.task_id.as_ref().and_then(|task| draft.tasks.remove(task)).map(|task| task.row);
-            let names: usize = types.keys().chain(&noisy).map(String::len).sum();
+            let names: usize = loaded.types.keys().chain(&loaded.noisy).map(String::len).sum();
             let text = row.prompt.len() + names + task.as_ref().map_or(0, text_of);
             if row.ended_at.is_some() || text > TEXT_MAX || row.task_id.is_some() != task.is_some() {
                 continue;
@@ -93,7 +88,7 @@ impl Recent {
                 held.remove(&other);
             }
             let version = versions.get(&id).copied();
-            held.insert(id, KnownSandbox { row, version, log, types, noisy, open_turn, task });
+            held.insert(id, KnownSandbox { loaded, version, task });
         }
     }
 
@@ -115,7 +110,7 @@ fn text_of(task: &Task) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use sunaba_store_sql::draft::external_sandbox;
+    use sunaba_store_sql::draft::{Log, external_sandbox};
     use sunaba_types::Timestamp;
 
     use super::*;

@@ -94,7 +94,7 @@ async fn at_once(context: &Context, jobs: &mut [Job], turn: &mut Turn) -> Option
     let (plain, outcomes) = Plain::plan(context, appends(jobs).map(|job| &job.append))?;
     // The database does the rest; the next one may be put together meanwhile.
     *turn = None;
-    let unwritten = match plain.commit(&context.pool).await {
+    let unwritten = match plain.commit(&context.lines).await {
         Ok(published) => {
             for (job, outcomes) in jobs.iter_mut().zip(outcomes) {
                 let Job::Append(job) = job else { continue };
@@ -146,6 +146,8 @@ async fn once(context: &Context, jobs: &mut [Job], turn: &mut Turn) -> Result<Ve
     let mut unit = Unit::begin(context).await?;
     match timeout(HANGS_AFTER, whole(context, &mut unit, jobs, turn)).await {
         Ok(Ok(())) => {}
+        // What fails in no known way may be the session's fault: its connection is closed, not used again.
+        Ok(Err(failure @ Failure::Outage(_))) => return Err(failure),
         Ok(Err(failure)) => {
             unit.rollback().await;
             return Err(failure);

@@ -10,7 +10,6 @@ mod repeaters;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::PgPool;
 use sunaba_store::{Append, AppendOutcome, FeedEntry, Result};
 use sunaba_store_sql::tail::Tail;
 use sunaba_store_sql::writer::{Lanes, Queue};
@@ -22,7 +21,9 @@ use tokio_util::task::TaskTracker;
 pub(crate) use repeaters::Repeaters;
 pub(crate) use sunaba_store_sql::writer::Command;
 
+use crate::lines::Lines;
 use crate::listen::advance;
+use crate::others::Others;
 use crate::unit::{Recent, Terms, Unit};
 
 type Job = sunaba_store_sql::writer::Job<Unit>;
@@ -30,7 +31,7 @@ type Job = sunaba_store_sql::writer::Job<Unit>;
 /// What every transaction needs.
 #[derive(Debug, Clone)]
 pub(crate) struct Context {
-    pub(crate) pool: PgPool,
+    pub(crate) lines: Arc<Lines>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) hint: Arc<watch::Sender<i64>>,
     pub(crate) terms: Terms,
@@ -39,6 +40,7 @@ pub(crate) struct Context {
     pub(crate) recent: Arc<Recent>,
     /// Under which name commits are told.
     pub(crate) teller: Arc<str>,
+    pub(crate) others: Arc<Others>,
 }
 
 impl Context {
@@ -55,18 +57,18 @@ impl Context {
 pub(crate) struct Writer {
     queue: Queue<Unit>,
     tasks: TaskTracker,
-    pool: PgPool,
+    lines: Arc<Lines>,
 }
 
 impl Writer {
     pub(crate) fn start(context: Context, at_once: u32) -> Self {
         let (queue, lanes) = Queue::new();
-        let (tasks, pool) = (TaskTracker::new(), context.pool.clone());
+        let (tasks, lines) = (TaskTracker::new(), Arc::clone(&context.lines));
         let at_once = at_once.max(1) as usize;
         let (slots, turn) = (Arc::new(Semaphore::new(at_once)), Arc::new(Semaphore::new(1)));
         tasks.spawn(Service { lanes, context, at_once, slots, turn }.run(tasks.clone()));
         tasks.close();
-        Self { queue, tasks, pool }
+        Self { queue, tasks, lines }
     }
 
     /// Runs a command in the next transaction and answers once that is durable.
@@ -83,7 +85,7 @@ impl Writer {
     pub(crate) async fn close(&self) {
         self.queue.stop();
         self.tasks.wait().await;
-        self.pool.close().await;
+        self.lines.close().await;
     }
 }
 

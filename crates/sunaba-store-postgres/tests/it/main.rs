@@ -19,6 +19,8 @@ mod speed;
 #[cfg(test)]
 mod support;
 #[cfg(test)]
+mod telling;
+#[cfg(test)]
 mod transfer;
 #[cfg(test)]
 mod two_servers;

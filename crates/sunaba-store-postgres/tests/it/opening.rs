@@ -10,6 +10,9 @@ use sunaba_types::{SandboxId, SystemClock};
 
 use crate::support::{append, numbered, open, second_connection};
 
+/// The newest one that this program knows.
+const LAYOUT: i64 = 7;
+
 fn options(url: &str) -> Options {
     Options::new(url, Arc::new(SystemClock))
 }
@@ -81,7 +84,7 @@ async fn servers_may_migrate_at_once() {
     }
     let mut connection = second_connection(&url).await;
     let row = sqlx::query("SELECT count(*) FROM _sqlx_migrations").fetch_one(&mut connection).await.unwrap();
-    assert_eq!(row.get::<i64, _>(0), 6);
+    assert_eq!(row.get::<i64, _>(0), LAYOUT);
 }
 
 async fn pretend_newer(url: &str, usable_from: i64) {
@@ -104,11 +107,11 @@ async fn pretend_newer(url: &str, usable_from: i64) {
 async fn a_newer_layout_is_taken_if_it_only_added() {
     let url = Postgres::shared().database();
     drop(open(&url).await);
-    pretend_newer(&url, 6).await;
+    pretend_newer(&url, LAYOUT).await;
     open(&url).await.check().await.unwrap();
     pretend_newer(&url, 9999).await;
     let refused = PostgresStore::open(options(&url)).await;
-    assert!(matches!(refused, Err(OpenError::TooNew { needed: 9999, known: 6, .. })), "{refused:?}");
+    assert!(matches!(refused, Err(OpenError::TooNew { needed: 9999, known: LAYOUT, .. })), "{refused:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

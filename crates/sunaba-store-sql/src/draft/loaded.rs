@@ -67,7 +67,7 @@ pub struct LoadedTask {
 
 impl LoadedSandbox {
     /// One that has no event yet.
-    pub fn fresh(row: Sandbox) -> Self {
+    pub fn fresh(row: Sandbox) -> Box<Self> {
         let log = Log {
             last_seq: 0,
             last_hash: sunaba_types::chain::GENESIS,
@@ -80,7 +80,7 @@ impl LoadedSandbox {
             noisy_count: 0,
             silence_seconds: sunaba_types::limits::LEGACY_SILENCE_SECONDS,
         };
-        Self {
+        Box::new(Self {
             row,
             log,
             types: HashMap::new(),
@@ -89,7 +89,13 @@ impl LoadedSandbox {
             open_turn: None,
             row_changed: false,
             log_changed: false,
-        }
+        })
+    }
+
+    /// Nothing of it is to be written any more.
+    pub fn count_as_written(&mut self) {
+        self.changed_types.clear();
+        (self.row_changed, self.log_changed) = (false, false);
     }
 
     /// Whether all types that it has events of are known.
@@ -124,7 +130,7 @@ impl LoadedSandbox {
 impl Draft {
     /// The sandbox, if it is known.
     pub fn find_sandbox(&mut self, id: &SandboxId) -> Option<&mut LoadedSandbox> {
-        self.sandboxes.get_mut(id)
+        self.sandboxes.get_mut(id).map(Box::as_mut)
     }
 
     /// The sandbox, which must exist.

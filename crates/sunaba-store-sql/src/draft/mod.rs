@@ -43,8 +43,8 @@ use crate::facts::Turn;
 pub struct Draft {
     /// The moment of the transaction.
     pub now: Timestamp,
-    /// Sandboxes by id, so that they are written in one order.
-    pub sandboxes: BTreeMap<SandboxId, LoadedSandbox>,
+    /// Sandboxes by id, so that they are written in one order. Boxed: they are large, and a map moves what is in it.
+    pub sandboxes: BTreeMap<SandboxId, Box<LoadedSandbox>>,
     /// Tasks by id.
     pub tasks: HashMap<TaskId, LoadedTask>,
     /// Events of this transaction by id, and earlier ones whose id is used again.

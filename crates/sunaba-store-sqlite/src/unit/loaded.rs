@@ -36,7 +36,7 @@ impl Unit {
         Ok(self.draft.find_task(id))
     }
 
-    async fn read_sandbox(&mut self, id: &SandboxId) -> Result<Option<LoadedSandbox>, Fault> {
+    async fn read_sandbox(&mut self, id: &SandboxId) -> Result<Option<Box<LoadedSandbox>>, Fault> {
         let key = id.as_str();
         let Some(row) = sandbox_query!("WHERE s.id = ?1", key).fetch_optional(self.sql()).await? else {
             return Ok(None);

@@ -1,5 +1,7 @@
 //! Tokens, blobs, settings, closing.
 
+use std::time::Duration;
+
 use serde_json::json;
 use sunaba_types::chain::sha256;
 use sunaba_types::{BlobHash, Clock as _, ProjectId, SandboxId, TokenId, TokenKind};
@@ -106,7 +108,9 @@ pub async fn sets_a_setting_once(world: World) {
 pub async fn refuses_work_when_closed(world: World) {
     let id = world.external(vec![event("x", json!({}))]).await;
     world.store.check().await.expect("it works");
-    world.store.close().await;
+    assert!(!world.store.feed_after(0, 10).await.expect("what was published").is_empty());
+    let closing = tokio::time::timeout(Duration::from_secs(10), world.store.close());
+    closing.await.expect("it waits for nobody who only rests");
     let append =
         Append { sandbox_id: id.clone(), writer: Writer::Operator, events: vec![event("x", json!({}))] };
     let unavailable = |result: Result<(), Error>| assert!(matches!(result, Err(Error::Unavailable(_))));
