@@ -172,7 +172,7 @@ impl Publisher {
             };
             // A page may also have ended early, by its bytes.
             let full = page.len() >= PAGE as usize
-                || page.iter().map(FeedEntry::payload_bytes).sum::<usize>() >= PAGE_BYTES;
+                || page.iter().map(|entry| entry.payload_bytes()).sum::<usize>() >= PAGE_BYTES;
             if !page.is_empty() || said_at.elapsed() >= LOOK_EVERY {
                 if !self.send(wire, page, &mut after).await? {
                     return Ok(Ok(()));
@@ -187,7 +187,12 @@ impl Publisher {
     }
 
     /// Sends a page in batches; false when somebody else leads, or Redis knows of later positions.
-    async fn send(&self, wire: &mut Wire<'_>, page: Vec<FeedEntry>, after: &mut i64) -> Result<bool, Error> {
+    async fn send(
+        &self,
+        wire: &mut Wire<'_>,
+        page: Vec<Arc<FeedEntry>>,
+        after: &mut i64,
+    ) -> Result<bool, Error> {
         for batch in batches(page) {
             let turn = wire.turn(&self.name, &batch).await?;
             let reached = batch.last().map_or(*after, |message| message.position);
@@ -202,7 +207,7 @@ impl Publisher {
 }
 
 /// Bounded pieces of a page; an empty page is one empty piece, which renews the lease.
-fn batches(page: Vec<FeedEntry>) -> impl Iterator<Item = Vec<Message>> {
+fn batches(page: Vec<Arc<FeedEntry>>) -> impl Iterator<Item = Vec<Message>> {
     let mut entries = page.into_iter();
     let mut first = true;
     std::iter::from_fn(move || {

@@ -7,6 +7,7 @@
 //! What never happens here: SQL, a decision about states (that is the engine's),
 //! an answer of 200 before the store says that it is durable, a token in a log line.
 
+mod alarm;
 mod api;
 mod app;
 pub mod auth;

@@ -15,7 +15,7 @@ use std::time::Duration;
 use axum::body::Body;
 use http::Request;
 use hyper::body::Incoming;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::App;
+use crate::alarm::Alarm;
 use crate::counted::counted;
 use crate::descriptors;
 use crate::layers::gate::Door;
@@ -112,7 +113,7 @@ where
         async move { Ok::<_, Infallible>(app.answer(request.map(Body::new)).await) }
     });
     let connection = hyper::server::conn::http1::Builder::new()
-        .timer(TokioTimer::new())
+        .timer(Alarm::new(HEAD_TIMEOUT))
         .header_read_timeout(HEAD_TIMEOUT)
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();

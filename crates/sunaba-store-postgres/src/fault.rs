@@ -26,6 +26,7 @@ pub(crate) fn trouble(error: &sqlx::Error) -> Trouble {
         | sqlx::Error::PoolTimedOut
         | sqlx::Error::PoolClosed
         | sqlx::Error::WorkerCrashed
+        | sqlx::Error::TypeNotFound { .. }
         | sqlx::Error::Protocol(_) => Trouble::Outage,
         _ => Trouble::Statement,
     }
@@ -42,6 +43,9 @@ fn trouble_of_code(code: &str) -> Trouble {
         _ if ["08", "53", "57", "58", "XX"].iter().any(|class| code.starts_with(class)) => Trouble::Outage,
         // A login that was refused, a database that is gone.
         _ if code.starts_with("28") || code.starts_with("3D") => Trouble::Outage,
+        // A table, type, function or right that is not there: the layout is another one than this program's (a
+        // standby that took over too early, an old copy that was put back). No event is to blame for that.
+        _ if code.starts_with("42") => Trouble::Outage,
         _ => Trouble::Statement,
     }
 }
@@ -70,6 +74,7 @@ mod tests {
             ("57014", Trouble::Slow),
             ("57P01", Trouble::Outage),
             ("53100", Trouble::Outage),
+            ("42883", Trouble::Outage),
             ("23505", Trouble::Statement),
             ("P0001", Trouble::Statement),
             ("22021", Trouble::Statement),

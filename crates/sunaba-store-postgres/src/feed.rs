@@ -1,5 +1,6 @@
 //! The feed: everything that is published, in one order.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
@@ -14,7 +15,7 @@ use crate::rows::all;
 
 #[async_trait]
 impl FeedStore for PostgresStore {
-    async fn feed_after(&self, position: i64, limit: u32) -> Result<Vec<FeedEntry>> {
+    async fn feed_after(&self, position: i64, limit: u32) -> Result<Vec<Arc<FeedEntry>>> {
         let mut page = self.tail.after(position, limit).unwrap_or_default();
         let reached = page.last().map_or(position, |entry| entry.position);
         let left = limit.saturating_sub(u32::try_from(page.len()).unwrap_or(limit));
@@ -51,7 +52,7 @@ impl PostgresStore {
         self.nudged.load(Ordering::Relaxed).max(*self.hints.borrow())
     }
 
-    async fn stored_after(&self, position: i64, limit: u32) -> Result<Vec<FeedEntry>> {
+    async fn stored_after(&self, position: i64, limit: u32) -> Result<Vec<Arc<FeedEntry>>> {
         // The page ends by bytes here and not in the caller: what the server has begun to send is sent.
         let rows = sqlx::query_as!(
             FeedRow,
@@ -75,7 +76,8 @@ impl PostgresStore {
             let mut line = self.feed_lines.take().await.map_err(told)?;
             let rows = rows.fetch_all(&mut *line).await.map_err(told)?;
             line.rest();
-            Ok(all(rows)?)
+            let entries: Vec<FeedEntry> = all(rows)?;
+            Ok(entries.into_iter().map(Arc::new).collect())
         })
         .await
     }

@@ -5,7 +5,9 @@
 //! must hold between servers is decided by the database alone, and whoever changes something holds its lock. What is
 //! remembered from one transaction to the next spares only questions: the entries that this server published last,
 //! which sandboxes lately sent something again, and sandboxes as they were left. Events that cause nothing are written
-//! by one statement from what is remembered, which compares all of it (`append_rows`, in the migrations).
+//! by one statement from what is remembered (`append_rows`, in the migrations). It compares the log's last hash, the
+//! task's attempt and the task's state. That is enough because nothing else of a sandbox's row on which such an event
+//! depends ever changes without an event in its log: whoever changes that rule changes the statement too.
 //!
 //! Locks are taken in one order, so that nobody waits in a circle: names that are about to be made, logs of
 //! sandboxes by id, tasks by id, projects by id, and at the very end the feed's counter, which is held until

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use sqlx::PgPool;
 use sqlx::postgres::PgListener;
 use tokio::sync::watch;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::open::CHANNEL;
@@ -18,6 +19,10 @@ use crate::others::Others;
 
 /// How long after a failure it is tried again.
 const PAUSE: Duration = Duration::from_millis(250);
+/// After so long without a word the connection is asked whether it is well: a dead one says nothing either.
+const QUIET: Duration = Duration::from_secs(5);
+/// How long it may take to say so.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 
 pub(crate) struct Listener {
     pub(crate) pool: PgPool,
@@ -60,7 +65,14 @@ impl Listener {
         // What was told before somebody listened is looked up.
         let position = sqlx::query_scalar!("SELECT position FROM feed_counter").fetch_one(&self.pool).await?;
         advance(&self.hint, position);
-        while let Some(told) = listener.try_recv().await? {
+        loop {
+            let Ok(told) = timeout(QUIET, listener.try_recv()).await else {
+                if is_well(&mut listener).await {
+                    continue;
+                }
+                return Ok(());
+            };
+            let Some(told) = told? else { return Ok(()) };
             let (position, teller) = told.payload().split_once(' ').unwrap_or((told.payload(), ""));
             if *teller == *self.teller {
                 continue;
@@ -70,8 +82,11 @@ impl Listener {
                 advance(&self.hint, position);
             }
         }
-        Ok(())
     }
+}
+
+async fn is_well(listener: &mut PgListener) -> bool {
+    matches!(timeout(ANSWERS_WITHIN, sqlx::raw_sql("SELECT 1").execute(listener)).await, Ok(Ok(_)))
 }
 
 /// Moves the hint on; never back, because commits may be told in any order.

@@ -5,7 +5,7 @@
 //! held and follows the asked position is the next one, whoever else writes.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sunaba_store::{FeedEntry, PAGE_BYTES};
 
@@ -21,13 +21,13 @@ pub struct Tail(Mutex<Held>);
 
 #[derive(Debug, Default)]
 struct Held {
-    entries: BTreeMap<i64, FeedEntry>,
+    entries: BTreeMap<i64, Arc<FeedEntry>>,
     bytes: usize,
 }
 
 impl Tail {
     /// Holds entries that were just committed.
-    pub fn keep(&self, entries: Vec<FeedEntry>) {
+    pub fn keep(&self, entries: Vec<Arc<FeedEntry>>) {
         let mut held = self.held();
         for entry in entries {
             held.bytes += entry.payload_bytes();
@@ -46,18 +46,18 @@ impl Tail {
     pub fn forget_after(&self, end: i64) {
         let mut held = self.held();
         let beyond = held.entries.split_off(&end.saturating_add(1));
-        held.bytes -= beyond.values().map(FeedEntry::payload_bytes).sum::<usize>();
+        held.bytes -= beyond.values().map(|entry| entry.payload_bytes()).sum::<usize>();
     }
 
     /// What follows a position without a gap, at most `limit` entries. None when the next one is not held; the
     /// database knows whether there is one.
-    pub fn after(&self, position: i64, limit: u32) -> Option<Vec<FeedEntry>> {
+    pub fn after(&self, position: i64, limit: u32) -> Option<Vec<Arc<FeedEntry>>> {
         let held = self.held();
         let next = position.checked_add(1)?;
         let following = held.entries.range(next..).zip(next..).take(limit as usize);
-        let page: Vec<FeedEntry> = following
+        let page: Vec<_> = following
             .take_while(|((at, _), next)| *at == next)
-            .map(|((_, entry), _)| entry.clone())
+            .map(|((_, entry), _)| Arc::clone(entry))
             .collect();
         (!page.is_empty()).then_some(page)
     }
@@ -81,7 +81,7 @@ mod tests {
             position,
             project_id: None,
             event_type: "TASK_CREATED".to_owned(),
-            entity_type: "task".to_owned(),
+            entity_type: "task".into(),
             entity_id: "t".to_owned(),
             sandbox_id: None,
             id: format!("feed-{position}"),
@@ -93,7 +93,7 @@ mod tests {
 
     fn tail(positions: impl IntoIterator<Item = i64>, length: usize) -> Tail {
         let tail = Tail::default();
-        positions.into_iter().for_each(|position| tail.keep(vec![entry(position, length)]));
+        positions.into_iter().for_each(|position| tail.keep(vec![Arc::new(entry(position, length))]));
         tail
     }
 
@@ -117,7 +117,7 @@ mod tests {
         let tail = tail([1, 2, 3, 3], 1);
         tail.forget_after(2);
         assert_eq!(positions(&tail, 0, 10), Some(vec![1, 2]));
-        let bytes: usize = tail.after(0, 10).unwrap().iter().map(FeedEntry::payload_bytes).sum();
+        let bytes: usize = tail.after(0, 10).unwrap().iter().map(|entry| entry.payload_bytes()).sum();
         assert_eq!(tail.held().bytes, bytes);
     }
 

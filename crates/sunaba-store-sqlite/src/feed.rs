@@ -1,5 +1,7 @@
 //! The feed: everything that is published, in one order.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use sunaba_store::{FeedEntry, FeedStore, Result};
 use sunaba_store_sql::rows::FeedRow;
@@ -12,7 +14,7 @@ use crate::rows::all;
 
 #[async_trait]
 impl FeedStore for SqliteStore {
-    async fn feed_after(&self, position: i64, limit: u32) -> Result<Vec<FeedEntry>> {
+    async fn feed_after(&self, position: i64, limit: u32) -> Result<Vec<Arc<FeedEntry>>> {
         if let Some(page) = self.tail.after(position, limit) {
             return Ok(page);
         }
@@ -29,7 +31,8 @@ impl FeedStore for SqliteStore {
         )
         .fetch(&self.readers);
         let (rows, _) = gather(rows).await.map_err(told)?;
-        Ok(all(rows)?)
+        let rows: Vec<FeedEntry> = all(rows)?;
+        Ok(rows.into_iter().map(Arc::new).collect())
     }
 
     async fn feed_head(&self) -> Result<i64> {

@@ -1,5 +1,8 @@
 //! The feed: everything that is published, in one order.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use sunaba_types::{EventPayload, ProjectId, SandboxId, Source, Timestamp};
 use tokio::sync::watch;
@@ -32,7 +35,7 @@ pub struct FeedEntry {
     /// The published name (`SANDBOX_agent.tool_use`, `TASK_CREATED`).
     pub event_type: String,
     /// `sandbox`, `task`, `ticket`, `project`.
-    pub entity_type: String,
+    pub entity_type: Cow<'static, str>,
     /// The id of that entity.
     pub entity_id: String,
     /// The sandbox it belongs to.
@@ -62,8 +65,8 @@ impl FeedEntry {
 #[async_trait]
 pub trait FeedStore {
     /// Entries after a position, in order; at most `limit`. There may be more after a page of any length; none
-    /// at all means that there was nothing.
-    async fn feed_after(&self, position: i64, limit: u32) -> Result<Vec<FeedEntry>>;
+    /// at all means that there was nothing. An entry is shared with whoever else holds it.
+    async fn feed_after(&self, position: i64, limit: u32) -> Result<Vec<Arc<FeedEntry>>>;
 
     /// The last committed position; 0 when there is none.
     async fn feed_head(&self) -> Result<i64>;

@@ -111,7 +111,7 @@ mod tests {
             position: 7,
             project_id: None,
             event_type: "TASK_CREATED".to_owned(),
-            entity_type: "task".to_owned(),
+            entity_type: "task".into(),
             entity_id: "t1".to_owned(),
             sandbox_id: None,
             id: "feed-7".to_owned(),

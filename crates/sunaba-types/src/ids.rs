@@ -2,6 +2,7 @@
 //! printable string, because outside workers bring their own.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -43,24 +44,25 @@ pub fn new_event_id() -> String {
     Uuid::now_v7().to_string()
 }
 
+// A clone shares the text: an event hands its sandbox's id to half a dozen others.
 macro_rules! string_id {
     ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
-        pub struct $name(String);
+        pub struct $name(Arc<str>);
 
         impl $name {
             /// Makes a new id that sorts by time of creation.
             pub fn generate() -> Self {
-                Self(format!(concat!($prefix, "_{}"), Uuid::now_v7().simple()))
+                Self(format!(concat!($prefix, "_{}"), Uuid::now_v7().simple()).into())
             }
 
             /// Takes an id that came from outside.
             pub fn parse(raw: impl Into<String>) -> Result<Self, IdError> {
                 let raw = raw.into();
                 validate_id(&raw)?;
-                Ok(Self(raw))
+                Ok(Self(raw.into()))
             }
 
             /// The id as text.
@@ -97,7 +99,7 @@ macro_rules! string_id {
 
         impl From<$name> for String {
             fn from(id: $name) -> String {
-                id.0
+                id.0.as_ref().to_owned()
             }
         }
 

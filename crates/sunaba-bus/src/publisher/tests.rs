@@ -93,7 +93,7 @@ fn the_payload_is_left_out_above_64_kib() {
         position: 7,
         project_id: None,
         event_type: "TASK_CREATED".to_owned(),
-        entity_type: "task".to_owned(),
+        entity_type: "task".into(),
         entity_id: "t1".to_owned(),
         sandbox_id: None,
         id: "feed-7".to_owned(),
@@ -109,7 +109,8 @@ fn the_payload_is_left_out_above_64_kib() {
     assert_eq!(Message::of(&fits).frame, fits.frame());
     assert_eq!(Message::of(&large).frame, large.frame_without_payload());
     assert_eq!(Message::of(&large).channel, "events.TASK_CREATED");
-    let page: Vec<FeedEntry> = (0..40).map(|_| fits.clone()).collect();
+    let fits = Arc::new(fits);
+    let page: Vec<Arc<FeedEntry>> = (0..40).map(|_| Arc::clone(&fits)).collect();
     let sizes: Vec<usize> = batches(page).map(|batch| batch.len()).collect();
     assert_eq!(sizes, [16, 16, 8]);
 }

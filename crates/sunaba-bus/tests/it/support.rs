@@ -95,8 +95,8 @@ pub(crate) async fn post_many(store: &dyn Store, id: &SandboxId, count: usize) {
 }
 
 /// All of the feed after a position.
-pub(crate) async fn feed(store: &dyn Store, after: i64) -> Vec<FeedEntry> {
-    let mut all: Vec<FeedEntry> = Vec::new();
+pub(crate) async fn feed(store: &dyn Store, after: i64) -> Vec<Arc<FeedEntry>> {
+    let mut all: Vec<Arc<FeedEntry>> = Vec::new();
     loop {
         let page = store.feed_after(all.last().map_or(after, |entry| entry.position), 1000).await.unwrap();
         if page.is_empty() {

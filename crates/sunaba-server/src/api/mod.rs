@@ -18,7 +18,8 @@ mod views;
 pub(crate) use sandboxes::diff::{text, unreadable};
 pub(crate) use sandboxes::steps::base;
 
-use axum::response::{IntoResponse, Response};
+use axum::body::Body;
+use axum::response::Response;
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 
@@ -42,7 +43,8 @@ pub(crate) fn json<T: Serialize>(status: StatusCode, body: &T) -> ApiResult {
         tracing::error!(%error, "an answer could not be written");
         ApiError::internal()
     })?;
-    let mut response = (status, text).into_response();
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     Ok(response)
 }

@@ -34,7 +34,7 @@ impl Filters {
 
     pub(crate) fn wants(&self, frame: &Frame) -> bool {
         (self.plain_types.is_empty()
-            || self.plain_types.iter().any(|pattern| topic::covers(pattern, &frame.plain_type)))
+            || self.plain_types.iter().any(|pattern| topic::covers(pattern, frame.plain_type())))
             && (self.entity_types.is_empty() || has(&self.entity_types, frame.entity_type()))
             && (self.entity_ids.is_empty() || has(&self.entity_ids, frame.entity_id()))
     }

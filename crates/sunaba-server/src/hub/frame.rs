@@ -1,23 +1,27 @@
 //! A published entry as it goes out on the WebSocket.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use axum::extract::ws::Utf8Bytes;
 use sunaba_store::FeedEntry;
 use sunaba_types::{ProjectId, SandboxId, topic};
 
-/// An entry, written once for all subscribers, when the first of them wants it.
+/// An entry, written once for all subscribers, when the first of them wants it; nearly all are wanted by nobody.
 #[derive(Debug)]
 pub(crate) struct Frame {
-    /// The published name in the form in which names are compared.
-    pub(crate) plain_type: String,
-    entry: FeedEntry,
+    entry: Arc<FeedEntry>,
+    plain_type: OnceLock<String>,
     text: OnceLock<Utf8Bytes>,
 }
 
 impl Frame {
-    pub(crate) fn of(entry: FeedEntry) -> Self {
-        Self { plain_type: topic::normalise(&entry.event_type), entry, text: OnceLock::new() }
+    pub(crate) fn of(entry: Arc<FeedEntry>) -> Self {
+        Self { entry, plain_type: OnceLock::new(), text: OnceLock::new() }
+    }
+
+    /// The published name in the form in which names are compared.
+    pub(crate) fn plain_type(&self) -> &str {
+        self.plain_type.get_or_init(|| topic::normalise(&self.entry.event_type))
     }
 
     pub(crate) fn position(&self) -> i64 {
@@ -57,17 +61,17 @@ impl Frame {
     pub(super) fn at(position: i64) -> Self {
         use sunaba_store::PublishedPayload;
         use sunaba_types::{EventPayload, Timestamp};
-        Self::of(FeedEntry {
+        Self::of(Arc::new(FeedEntry {
             position,
             project_id: None,
             event_type: "SANDBOX_agent.tool_use".to_owned(),
-            entity_type: "sandbox".to_owned(),
+            entity_type: "sandbox".into(),
             entity_id: "s1".to_owned(),
             sandbox_id: None,
             id: "e1".to_owned(),
             seq: None,
             payload: PublishedPayload::Notice(EventPayload::empty()),
             created_at: Timestamp::UNIX_EPOCH,
-        })
+        }))
     }
 }

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use sunaba_store::{FeedEntry, PAGE_BYTES, Store};
+use sunaba_store::{PAGE_BYTES, Store};
 use sunaba_types::SandboxId;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -164,7 +164,7 @@ impl Hub {
         let Some(last) = entries.last().map(|entry| entry.position) else { return Ok(Progress::UpToDate) };
         // A page may also have ended early, by its bytes.
         let full = entries.len() >= PAGE as usize
-            || entries.iter().map(FeedEntry::payload_bytes).sum::<usize>() >= PAGE_BYTES;
+            || entries.iter().map(|entry| entry.payload_bytes()).sum::<usize>() >= PAGE_BYTES;
         let frames: Vec<Arc<Frame>> = entries.into_iter().map(|entry| Arc::new(Frame::of(entry))).collect();
         {
             let mut ring = self.0.ring.write().unwrap_or_else(PoisonError::into_inner);

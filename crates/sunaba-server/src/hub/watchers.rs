@@ -58,7 +58,7 @@ impl Watchers {
         for frame in frames {
             let Some(signals) = frame.sandbox_id().and_then(|id| table.get(id)) else { continue };
             signals.events.send_modify(|count| *count += 1);
-            if frame.plain_type == "sandbox_message_queued" {
+            if frame.plain_type() == "sandbox_message_queued" {
                 signals.messages.send_modify(|count| *count += 1);
             }
         }

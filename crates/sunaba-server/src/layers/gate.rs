@@ -43,17 +43,18 @@ pub(crate) const WEBSOCKET: &str = "/api/v1/ws/events";
 /// Lets a request in, or says why not.
 pub(crate) async fn admit(state: &AppState, request: &mut Request) -> Result<(), ApiError> {
     take_path_token(request)?;
-    let path = request.uri().path().to_owned();
-    if PUBLIC.contains(&path.as_str()) {
+    let uri = request.uri().clone();
+    let path = uri.path();
+    if PUBLIC.contains(&path) {
         return Ok(());
     }
     if path == WEBSOCKET {
         return if state.config().serves_api { Ok(()) } else { Err(role_not_here()) };
     }
-    if internal::is_internal(&path) {
+    if internal::is_internal(path) {
         return internal::admit(state, request);
     }
-    let token = presented(&path, request);
+    let token = presented(path, request);
     let identity = recognise(state, token.as_deref(), request.headers(), request.extensions()).await?;
     state.rates.request(&identity)?;
     // What sandboxes ask for is the same routes; theirs are answered wherever their door is.

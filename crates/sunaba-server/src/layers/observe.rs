@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use axum::extract::Request;
 use axum::response::Response;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 
 use super::token_path;
 
@@ -28,7 +28,7 @@ const ALWAYS: [(HeaderName, &str); 5] = [
 pub(crate) struct Seen {
     request_id: String,
     method: Method,
-    path: String,
+    uri: Uri,
     started: Instant,
 }
 
@@ -37,22 +37,25 @@ impl Seen {
         Self {
             request_id: request_id(request.headers()),
             method: request.method().clone(),
-            path: token_path::redact(request.uri().path()),
+            uri: request.uri().clone(),
             started: Instant::now(),
         }
     }
 
     /// Logs the answer and gives it the headers that every one carries.
     pub(crate) fn answered(self, response: &mut Response) {
-        let Self { request_id, method, path, started } = self;
+        let Self { request_id, method, uri, started } = self;
+        let path = || token_path::redact(uri.path());
         let status = response.status();
         let elapsed_ms = started.elapsed().as_secs_f64() * 1000.0;
         if status.is_server_error() {
-            tracing::warn!(%method, path, status = status.as_u16(), elapsed_ms, request_id, "request failed");
+            tracing::warn!(%method, path = path(), status = status.as_u16(), elapsed_ms, request_id, "request failed");
         } else {
-            tracing::debug!(%method, path, status = status.as_u16(), elapsed_ms, request_id, "request");
+            tracing::debug!(%method, path = path(), status = status.as_u16(), elapsed_ms, request_id, "request");
         }
         let headers = response.headers_mut();
+        // Else it grows twice.
+        headers.reserve(ALWAYS.len() + 1);
         for (name, value) in ALWAYS {
             headers.entry(name).or_insert(HeaderValue::from_static(value));
         }

@@ -28,7 +28,7 @@ pub(crate) enum Patience {
     Ordinary,
     /// A walk over a whole log or repository, or a large upload.
     Long(Duration),
-    /// Streams, long polls and the gateway keep their own time.
+    /// Streams, long polls, the gateway and the log keep their own time.
     Own,
 }
 
@@ -47,6 +47,10 @@ impl Patience {
         }
         let polls = path.ends_with("/messages") || path.contains("/questions/");
         if method == Method::GET && polls {
+            return Self::Own;
+        }
+        // The store answers in time or gives up by itself, and a second timer would cost an event more than its parsing.
+        if method == Method::POST && (path.ends_with("/events") || path.ends_with("/events/batch")) {
             return Self::Own;
         }
         let walks = ["/verify", "/diff", "/files", "/blobs"].iter().any(|end| path.ends_with(end))

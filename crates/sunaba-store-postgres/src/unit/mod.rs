@@ -116,7 +116,7 @@ impl Unit {
     }
 
     /// Makes everything flushed durable; gives what was published, in order.
-    pub(crate) async fn commit(&mut self) -> Result<Vec<FeedEntry>, sqlx::Error> {
+    pub(crate) async fn commit(&mut self) -> Result<Vec<Arc<FeedEntry>>, sqlx::Error> {
         sqlx::raw_sql("COMMIT").execute(self.sql()).await?;
         self.open = false;
         self.recent.keep(&mut self.draft, &self.versions);

@@ -71,7 +71,7 @@ impl Plain {
     }
 
     /// Writes it; gives what was published, in order.
-    pub(crate) async fn commit(mut self, lines: &Arc<Lines>) -> Result<Vec<FeedEntry>, Unwritten> {
+    pub(crate) async fn commit(mut self, lines: &Arc<Lines>) -> Result<Vec<Arc<FeedEntry>>, Unwritten> {
         let mut line = lines.take().await.map_err(|_| Unwritten::Refused)?;
         let written = timeout(HANGS_AFTER, self.write(&mut line)).await;
         match written {

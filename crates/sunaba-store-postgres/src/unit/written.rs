@@ -53,7 +53,7 @@ impl<'a> WrittenEvent<'a> {
 
     fn of(row: &'a NewEventRow) -> Self {
         Self {
-            sandbox_id: &row.sandbox_id,
+            sandbox_id: row.sandbox_id.as_str(),
             seq: row.seq,
             event_id: &row.event_id,
             event_type: &row.event_type,

@@ -9,6 +9,7 @@
 //! half of the jobs are tried at once. An error of the commit itself is never
 //! tried again: whether it happened is not known.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sunaba_store::{AppendOutcome, Error, FeedEntry, Outdated, Rejection};
@@ -86,7 +87,7 @@ pub(super) async fn commit_all(context: &Context, jobs: Vec<Job>, mut turn: Turn
 }
 
 /// The short way for events that cause nothing; none if they have to go the other one.
-async fn at_once(context: &Context, jobs: &mut [Job], turn: &mut Turn) -> Option<Vec<FeedEntry>> {
+async fn at_once(context: &Context, jobs: &mut [Job], turn: &mut Turn) -> Option<Vec<Arc<FeedEntry>>> {
     let repeats = |job: &AppendJob| context.repeaters.has(&job.append.sandbox_id);
     if !jobs.iter().all(|job| matches!(job, Job::Append(job) if !repeats(job))) {
         return None;
@@ -128,7 +129,11 @@ fn fail(context: &Context, jobs: Vec<Job>, failure: &Failure) {
 }
 
 /// Tries until it goes through, fails for good or has taken too long.
-async fn patiently(context: &Context, jobs: &mut [Job], turn: &mut Turn) -> Result<Vec<FeedEntry>, Failure> {
+async fn patiently(
+    context: &Context,
+    jobs: &mut [Job],
+    turn: &mut Turn,
+) -> Result<Vec<Arc<FeedEntry>>, Failure> {
     let (started, mut pause) = (Instant::now(), STEP_BACK);
     loop {
         match once(context, jobs, turn).await {
@@ -142,7 +147,7 @@ async fn patiently(context: &Context, jobs: &mut [Job], turn: &mut Turn) -> Resu
     }
 }
 
-async fn once(context: &Context, jobs: &mut [Job], turn: &mut Turn) -> Result<Vec<FeedEntry>, Failure> {
+async fn once(context: &Context, jobs: &mut [Job], turn: &mut Turn) -> Result<Vec<Arc<FeedEntry>>, Failure> {
     let mut unit = Unit::begin(context).await?;
     match timeout(HANGS_AFTER, whole(context, &mut unit, jobs, turn)).await {
         Ok(Ok(())) => {}

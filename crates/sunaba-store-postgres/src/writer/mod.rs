@@ -45,7 +45,7 @@ pub(crate) struct Context {
 
 impl Context {
     /// Hands on what was committed to those who follow the feed.
-    fn publish(&self, entries: Vec<FeedEntry>) {
+    fn publish(&self, entries: Vec<Arc<FeedEntry>>) {
         let Some(position) = entries.last().map(|entry| entry.position) else { return };
         self.tail.keep(entries);
         advance(&self.hint, position);

@@ -107,3 +107,64 @@ async fn only_who_has_company_tells_what_it_appends() {
     other.beat_node(&report).await.unwrap();
     until_told(&store, &id, &mut ear, true).await;
 }
+
+/// The server process at the other end of the store's listening connection.
+async fn listening_backend(connection: &mut PgConnection) -> Option<i32> {
+    let asked = "SELECT pid FROM pg_stat_activity
+                 WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE 'LISTEN%' LIMIT 1";
+    sqlx::query_scalar(asked).fetch_optional(connection).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listening_connection_that_is_dead_without_a_word_is_replaced() {
+    let url = Postgres::shared().database();
+    let store = open(&url).await;
+    let mut connection = second_connection(&url).await;
+    let found = async {
+        loop {
+            if let Some(pid) = listening_backend(&mut connection).await {
+                return pid;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let silent = within("it listens", Box::pin(found)).await;
+    // Nothing is closed and nothing is answered: as a machine that is gone, or a line that was cut.
+    let stopped = Stopped::stop(silent);
+    let replaced = async {
+        let asked = "SELECT count(*) FROM pg_stat_activity
+                     WHERE datname = current_database() AND pid <> $1 AND pid <> pg_backend_pid() AND query LIKE 'LISTEN%'";
+        loop {
+            let others: i64 =
+                sqlx::query_scalar(asked).bind(silent).fetch_one(&mut connection).await.unwrap();
+            if others > 0 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    within("another connection listens", Box::pin(replaced)).await;
+    drop(stopped);
+    drop(store);
+}
+
+/// A process that is stopped until this is dropped.
+struct Stopped(i32);
+
+impl Stopped {
+    fn stop(pid: i32) -> Self {
+        Self::signal(pid, "STOP");
+        Self(pid)
+    }
+
+    fn signal(pid: i32, name: &str) {
+        let sent = std::process::Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status();
+        assert!(sent.is_ok_and(|status| status.success()), "process {pid} is not there");
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        Self::signal(self.0, "CONT");
+    }
+}

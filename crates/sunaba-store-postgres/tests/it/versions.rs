@@ -153,3 +153,18 @@ async fn a_copy_that_would_leave_out_something_newer_is_refused() {
     let refused = store.read_whole().await.err().expect("it is refused");
     assert!(matches!(refused, Error::Conflict { code: "newer_layout", .. }), "{refused:?}");
 }
+
+/// As after a standby took over that had not come so far, or an older copy was put back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_event_is_refused_because_the_layout_is_older_than_the_program() {
+    let url = Postgres::shared().database();
+    let store = open(&url).await;
+    let id = SandboxId::generate();
+    append(&store, &id, numbered(1)).await.unwrap().remove(0).unwrap();
+    let mut connection = second_connection(&url).await;
+    sqlx::raw_sql("DROP TYPE written_event CASCADE").execute(&mut connection).await.unwrap();
+    for _ in 0..2 {
+        let answer = append(&store, &id, numbered(2)).await;
+        assert!(matches!(answer, Err(Error::Unavailable(_))), "they are sent again later: {answer:?}");
+    }
+}

@@ -1,5 +1,7 @@
 //! Taking one event in: who may write, whether it was here before, what it causes.
 
+use std::borrow::Cow;
+
 use sunaba_engine::{effects_of, effects_of_watched};
 use sunaba_store::{AppendOutcome, Appended, EVENT_TYPES_MAX, Rejection, Writer};
 use sunaba_types::chain::Hash;
@@ -17,7 +19,7 @@ pub struct Known {
     seq: i64,
     created_at: Timestamp,
     event_type: String,
-    source: String,
+    source: Cow<'static, str>,
     payload_hash: Hash,
     step: Option<String>,
 }
@@ -31,7 +33,7 @@ impl Known {
         step: Option<String>,
     ) -> Self {
         let event_type = event.event_type.clone();
-        Self { seq, created_at, event_type, source: event.source.as_str().to_owned(), payload_hash, step }
+        Self { seq, created_at, event_type, source: event.source.as_str().into(), payload_hash, step }
     }
 
     fn answer(&self, event: &NewEvent) -> AppendOutcome {
@@ -94,13 +96,21 @@ impl Draft {
             seq: row.seq,
             created_at: time(row.created_at, TABLE, "created_at", &key)?,
             event_type: row.event_type,
-            source: row.source,
+            source: row.source.into(),
             payload_hash: hash(&row.payload_hash, TABLE, "payload_hash", &key)?,
             step: row.step,
         };
         let id = readable(SandboxId::parse(row.sandbox_id).ok(), TABLE, "sandbox_id", &key)?;
-        self.known.insert((id, key), known);
+        self.know(&id, key, known);
         Ok(())
+    }
+
+    /// Remembers an event by its id.
+    pub(super) fn know(&mut self, id: &SandboxId, event_id: String, event: Known) {
+        match self.known.get_mut(id) {
+            Some(events) => events.insert(event_id, event),
+            None => self.known.entry(id.clone()).or_default().insert(event_id, event),
+        };
     }
 
     /// Takes one event of a known sandbox in.
@@ -113,7 +123,7 @@ impl Draft {
             self.sandbox(id).heard(now);
         }
         // A retry of something stored is answered whatever happened since.
-        if let Some(known) = self.known.get(&(id.clone(), event.event_id.clone())) {
+        if let Some(known) = self.known.get(id).and_then(|events| events.get(&event.event_id)) {
             return Taken::Done(known.answer(event));
         }
         let ended = self.sandbox(id).row.ended_at;

@@ -19,6 +19,7 @@ mod spending;
 mod standing;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use sunaba_store::FeedEntry;
 use sunaba_types::{SandboxId, TaskId, Timestamp};
@@ -47,14 +48,14 @@ pub struct Draft {
     pub sandboxes: BTreeMap<SandboxId, Box<LoadedSandbox>>,
     /// Tasks by id.
     pub tasks: HashMap<TaskId, LoadedTask>,
-    /// Events of this transaction by id, and earlier ones whose id is used again.
-    pub known: HashMap<(SandboxId, String), Known>,
+    /// Events of this transaction by sandbox and id, and earlier ones whose id is used again.
+    pub known: HashMap<SandboxId, HashMap<String, Known>>,
     /// Events to be written.
     pub events: Vec<NewEventRow>,
     /// Feed entries to be written, in their order.
     pub feed: Vec<NewFeedRow>,
     /// Feed entries that were written, with their positions.
-    pub published: Vec<FeedEntry>,
+    pub published: Vec<Arc<FeedEntry>>,
     /// What is added to turns of the outline.
     pub turns: BTreeMap<(SandboxId, i64), Turn>,
     /// Search calls that were made.

@@ -1,5 +1,7 @@
 //! Putting one event into the log and one thing into the feed, in memory.
 
+use std::sync::Arc;
+
 use sunaba_store::{Appended, FeedEntry, PublishedPayload};
 use sunaba_types::chain::{Hash, Link};
 use sunaba_types::{EventClass, EventPayload, NewEvent, ProjectId, SandboxId, Source, Timestamp};
@@ -16,7 +18,7 @@ const NOISY_MAX: i64 = 1000;
 #[derive(Debug, Clone)]
 pub struct NewEventRow {
     /// Whose event it is.
-    pub sandbox_id: String,
+    pub sandbox_id: SandboxId,
     /// Its place in the log.
     pub seq: i64,
     /// Its id.
@@ -110,7 +112,7 @@ impl NewFeedRow {
             position,
             project_id: self.project_id,
             event_type: self.event_type,
-            entity_type: self.entity_type.to_owned(),
+            entity_type: self.entity_type.into(),
             entity_id: self.entity_id,
             sandbox_id: self.sandbox_id,
             id,
@@ -156,9 +158,9 @@ impl Draft {
         self.outline(id, seq, &event.event_type, &facts);
         let step = event.step.as_ref().and_then(|step| serde_json::to_string(step).ok());
         let known = Known::new(seq, now, event, payload_hash, step.clone());
-        self.known.insert((id.clone(), event.event_id.clone()), known);
+        self.know(id, event.event_id.clone(), known);
         self.events.push(NewEventRow {
-            sandbox_id: id.to_string(),
+            sandbox_id: id.clone(),
             seq,
             event_id: event.event_id.clone(),
             event_type: event.event_type.clone(),
@@ -217,7 +219,8 @@ impl Draft {
     /// These rows were written, the last of them at this position.
     pub fn published(&mut self, rows: Vec<NewFeedRow>, last: i64) {
         let first = last - i64::try_from(rows.len()).expect("a batch is small") + 1;
-        self.published.extend(rows.into_iter().zip(first..).map(|(row, position)| row.at(position)));
+        let entries = rows.into_iter().zip(first..).map(|(row, position)| Arc::new(row.at(position)));
+        self.published.extend(entries);
         self.position = Some(last);
     }
 

@@ -49,7 +49,7 @@ impl TryFrom<FeedRow> for FeedEntry {
             position: row.position,
             project_id: row.project_id.and_then(|id| ProjectId::parse(id).ok()),
             event_type: row.event_type,
-            entity_type: row.entity_type,
+            entity_type: row.entity_type.into(),
             entity_id: row.entity_id,
             sandbox_id: row.sandbox_id.and_then(|id| SandboxId::parse(id).ok()),
             id: row.event_id.unwrap_or_else(|| entry_id(row.position)),

@@ -65,7 +65,7 @@ impl Unit {
     }
 
     /// Makes everything flushed durable; gives what was published, in order.
-    pub(crate) async fn commit(&mut self) -> Result<Vec<FeedEntry>, sqlx::Error> {
+    pub(crate) async fn commit(&mut self) -> Result<Vec<Arc<FeedEntry>>, sqlx::Error> {
         sqlx::query("COMMIT").execute(self.sql()).await?;
         Ok(std::mem::take(&mut self.draft.published))
     }

@@ -5,6 +5,8 @@
 //! a savepoint of one new transaction, down to single events: only the culprit
 //! is refused, and a request is still stored in one commit.
 
+use std::sync::Arc;
+
 use sqlx::sqlite::SqliteConnectOptions;
 use sunaba_store::FeedEntry;
 use sunaba_store_sql::writer::{Piece, halves, pass};
@@ -18,7 +20,7 @@ pub(super) async fn commit(
     unit: &mut Unit,
     connect: &SqliteConnectOptions,
     jobs: &mut [Job],
-) -> Result<Vec<FeedEntry>, sqlx::Error> {
+) -> Result<Vec<Arc<FeedEntry>>, sqlx::Error> {
     let outcome = whole(unit, connect, jobs).await;
     if outcome.is_err() {
         unit.rollback().await;
@@ -30,7 +32,7 @@ async fn whole(
     unit: &mut Unit,
     connect: &SqliteConnectOptions,
     jobs: &mut [Job],
-) -> Result<Vec<FeedEntry>, sqlx::Error> {
+) -> Result<Vec<Arc<FeedEntry>>, sqlx::Error> {
     let pieces = Piece::all(jobs);
     unit.begin(connect).await?;
     match pass(unit, jobs, &pieces).await {

@@ -91,7 +91,7 @@ impl Service {
     }
 
     /// Hands on what was committed to those who follow the feed.
-    fn publish(&self, entries: Vec<FeedEntry>) {
+    fn publish(&self, entries: Vec<Arc<FeedEntry>>) {
         let Some(position) = entries.last().map(|entry| entry.position) else { return };
         self.tail.keep(entries);
         self.hint.send_replace(position);

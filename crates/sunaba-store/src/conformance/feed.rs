@@ -1,12 +1,14 @@
 //! The feed: one order, nothing lost, nothing twice.
 
+use std::sync::Arc;
+
 use serde_json::json;
 use sunaba_engine::{SandboxTrigger, TaskTrigger};
 
 use super::world::{World, event, event_with_id, numbered, own};
 use crate::{FeedEntry, PublishedPayload, SandboxChange, Writer};
 
-fn names(feed: &[FeedEntry]) -> Vec<&str> {
+fn names(feed: &[Arc<FeedEntry>]) -> Vec<&str> {
     feed.iter().map(|entry| entry.event_type.as_str()).collect()
 }
 
@@ -48,7 +50,7 @@ pub async fn refers_to_events(world: World) {
     assert_eq!(names(&feed), vec!["SANDBOX_agent.x", "SANDBOX_STATE_CHANGED"]);
     let entry = &feed[0];
     assert_eq!((entry.id.as_str(), entry.seq), ("e-1", Some(2)));
-    assert_eq!((entry.entity_type.as_str(), entry.entity_id.as_str()), ("sandbox", sandbox.id.as_str()));
+    assert_eq!((&*entry.entity_type, entry.entity_id.as_str()), ("sandbox", sandbox.id.as_str()));
     assert_eq!(entry.project_id, Some(task.project_id));
     let PublishedPayload::Event { payload, source, event_type } = &entry.payload else {
         panic!("an event is referred to, not told anew")
@@ -83,7 +85,7 @@ pub async fn publishes_task_names(world: World) {
     }
     assert!(!published.contains(&"SANDBOX_FAILED"));
     let entry = feed.iter().find(|entry| entry.event_type == "TASK_COMPLETED").expect("checked above");
-    assert_eq!((entry.entity_type.as_str(), entry.entity_id.as_str()), ("task", task.id.as_str()));
+    assert_eq!((&*entry.entity_type, entry.entity_id.as_str()), ("task", task.id.as_str()));
     let PublishedPayload::Notice(payload) = &entry.payload else { panic!("a task is no sandbox event") };
     let payload = payload.to_value();
     assert_eq!((&payload["status"], &payload["old_status"]), (&json!("completed"), &json!("running")));

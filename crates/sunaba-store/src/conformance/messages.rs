@@ -94,7 +94,7 @@ pub async fn shows_before_it_hands_over(world: World) {
     assert_eq!(shown, vec![message.id.clone()], "nobody has it yet");
     let before = world.store.feed_head().await.expect("up");
     world.store.hand_over(&sandbox.id, own(&sandbox), shown).await.expect("up");
-    let names: Vec<String> = world.feed(before).await.into_iter().map(|entry| entry.event_type).collect();
+    let names: Vec<String> = world.feed(before).await.iter().map(|entry| entry.event_type.clone()).collect();
     assert_eq!(names, vec!["SANDBOX_MESSAGE_DELIVERED"]);
     let taken = find(&world, &message).await;
     assert_eq!((taken.state, taken.acknowledged_at), (MessageState::HandedOver, None));

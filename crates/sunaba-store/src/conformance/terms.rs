@@ -113,8 +113,12 @@ pub async fn changes_projects(world: World) {
     assert_eq!(changed.name, "renamed");
     let find = async |id| world.store.find_project(id).await.expect("up");
     assert_eq!((find(&one.id).await, find(&two.id).await), (Some(changed), Some(two)));
-    let told: Vec<(String, Option<ProjectId>)> =
-        world.feed(before).await.into_iter().map(|entry| (entry.event_type, entry.project_id)).collect();
+    let told: Vec<(String, Option<ProjectId>)> = world
+        .feed(before)
+        .await
+        .iter()
+        .map(|entry| (entry.event_type.clone(), entry.project_id.clone()))
+        .collect();
     assert_eq!(told, vec![("PROJECT_UPDATED".to_owned(), Some(one.id.clone())); 2]);
     let missing = world.store.update_project(&ProjectId::generate(), ProjectPatch::default()).await;
     assert!(matches!(missing, Err(Error::NotFound { what: "project", .. })), "{missing:?}");

@@ -190,8 +190,8 @@ impl World {
     }
 
     /// The whole feed after a position, in small pages.
-    pub(super) async fn feed(&self, mut after: i64) -> Vec<FeedEntry> {
-        let mut feed: Vec<FeedEntry> = Vec::new();
+    pub(super) async fn feed(&self, mut after: i64) -> Vec<Arc<FeedEntry>> {
+        let mut feed: Vec<Arc<FeedEntry>> = Vec::new();
         loop {
             let page = self.store.feed_after(after, 5).await.expect("the store is up");
             let Some(last) = page.last() else { return feed };
