@@ -1,6 +1,7 @@
 //! A piece of network between two programs, which can be cut, held or made slow.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -25,6 +26,7 @@ enum Line {
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
+    target: Arc<OnceLock<SocketAddr>>,
     line: watch::Sender<Line>,
     _end: DropGuard,
 }
@@ -32,18 +34,32 @@ pub struct Proxy {
 impl Proxy {
     /// A proxy before `target`, open.
     pub async fn start(target: SocketAddr) -> Self {
+        let proxy = Self::start_without_target().await;
+        proxy.lead_to(target);
+        proxy
+    }
+
+    /// A proxy before something that wants to know the proxy's address before it has one itself. Until
+    /// [`Self::lead_to`] every connection is closed at once.
+    pub async fn start_without_target() -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
         let address = listener.local_addr().expect("it is bound");
         let (line, seen) = watch::channel(Line::Open(Duration::ZERO));
+        let target = Arc::default();
         let end = CancellationToken::new();
-        let ended = end.clone();
+        let (ended, known) = (end.clone(), Arc::clone(&target));
         tokio::spawn(async move {
             tokio::select! {
                 () = ended.cancelled() => {}
-                () = take(listener, target, seen) => {}
+                () = take(listener, &known, seen) => {}
             }
         });
-        Self { address, line, _end: end.drop_guard() }
+        Self { address, target, line, _end: end.drop_guard() }
+    }
+
+    /// Where it carries to from now on; the first word counts.
+    pub fn lead_to(&self, target: SocketAddr) {
+        let _ = self.target.set(target);
     }
 
     /// Where it listens.
@@ -72,14 +88,16 @@ impl Proxy {
     }
 }
 
-async fn take(listener: TcpListener, target: SocketAddr, line: watch::Receiver<Line>) {
+async fn take(listener: TcpListener, target: &OnceLock<SocketAddr>, line: watch::Receiver<Line>) {
     // They end with the set, so with the proxy.
     let mut connections = JoinSet::new();
     loop {
         let Ok((client, _)) = listener.accept().await else { continue };
         while connections.try_join_next().is_some() {}
-        if *line.borrow() != Line::Cut {
-            connections.spawn(carry(client, target, line.clone()));
+        if let Some(target) = target.get()
+            && *line.borrow() != Line::Cut
+        {
+            connections.spawn(carry(client, *target, line.clone()));
         }
     }
 }
@@ -172,5 +190,16 @@ mod tests {
         assert_eq!(answer(&mut again).await.unwrap(), 4);
         drop(proxy);
         assert!(answer(&mut again).await.is_err(), "it ends with its handle");
+    }
+
+    #[tokio::test]
+    async fn nobody_is_taken_before_it_is_known_where_to() {
+        let proxy = Proxy::start_without_target().await;
+        let mut early = TcpStream::connect(proxy.address()).await.unwrap();
+        assert!(answer(&mut early).await.is_err());
+        proxy.lead_to(echo().await);
+        let mut stream = TcpStream::connect(proxy.address()).await.unwrap();
+        stream.write_u8(1).await.unwrap();
+        assert_eq!(answer(&mut stream).await.unwrap(), 1);
     }
 }

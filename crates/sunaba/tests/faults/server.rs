@@ -1,5 +1,6 @@
 //! A real server process that can be killed and started again on the same data.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -43,6 +44,11 @@ impl Server {
     /// `http://127.0.0.1:PORT`.
     pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// Where it listens, also after a restart.
+    pub(crate) fn address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
     /// The admin token, as the first start wrote it.

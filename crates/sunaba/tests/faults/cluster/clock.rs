@@ -33,6 +33,11 @@ impl FakeClock {
         ]
     }
 
+    /// How many seconds off it is set.
+    pub(super) fn off_seconds(&self) -> anyhow::Result<i64> {
+        Ok(std::fs::read_to_string(&self.file)?.trim().parse()?)
+    }
+
     /// Sets it this many seconds off, within a second.
     pub(super) fn set(&self, off_seconds: i64) -> anyhow::Result<()> {
         // Never a file that is half there.

@@ -5,7 +5,6 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use rand::RngExt;
 use rand::rngs::StdRng;
-use rand::seq::SliceRandom;
 use tokio::task::block_in_place;
 
 use super::world::{Node, World};
@@ -18,6 +17,8 @@ pub(super) enum Fault {
     KillPostgres,
     KillRedis,
     KillPostgresAndServer,
+    /// One server after the other is ended in order and started again.
+    RollingRestart,
     StopServer,
     StopPostgres,
     StopRedis,
@@ -26,39 +27,9 @@ pub(super) enum Fault {
     SlowPostgres,
     CutFromRedis,
     HoldFromRedis,
+    CutBetweenServers,
+    HoldBetweenServers,
     JumpOfTheClock,
-}
-
-/// Every kind, the cheap and frequent ones more often.
-const DECK: [(Fault, usize); 14] = [
-    (Fault::KillServer, 12),
-    (Fault::KillBothServers, 3),
-    (Fault::KillPostgres, 2),
-    (Fault::KillRedis, 2),
-    (Fault::KillPostgresAndServer, 1),
-    (Fault::StopServer, 1),
-    (Fault::StopPostgres, 1),
-    (Fault::StopRedis, 1),
-    (Fault::CutFromPostgres, 1),
-    (Fault::HoldFromPostgres, 1),
-    (Fault::SlowPostgres, 1),
-    (Fault::CutFromRedis, 1),
-    (Fault::HoldFromRedis, 1),
-    (Fault::JumpOfTheClock, 2),
-];
-
-/// Deals faults: every kind comes once in a while, in an order that the seed decides.
-#[derive(Default)]
-pub(super) struct Deck(Vec<Fault>);
-
-impl Deck {
-    pub(super) fn next(&mut self, random: &mut StdRng) -> Fault {
-        if self.0.is_empty() {
-            self.0.extend(DECK.iter().flat_map(|(fault, times)| std::iter::repeat_n(*fault, *times)));
-            self.0.shuffle(random);
-        }
-        self.0.pop().expect("it was filled")
-    }
 }
 
 impl Fault {
@@ -67,7 +38,8 @@ impl Fault {
         match self {
             Self::KillServer | Self::KillPostgres | Self::KillRedis => 1,
             Self::KillBothServers | Self::KillPostgresAndServer => 2,
-            Self::StopServer
+            Self::RollingRestart
+            | Self::StopServer
             | Self::StopPostgres
             | Self::StopRedis
             | Self::CutFromPostgres
@@ -75,6 +47,8 @@ impl Fault {
             | Self::SlowPostgres
             | Self::CutFromRedis
             | Self::HoldFromRedis
+            | Self::CutBetweenServers
+            | Self::HoldBetweenServers
             | Self::JumpOfTheClock => 0,
         }
     }
@@ -109,6 +83,13 @@ impl Fault {
                 block_in_place(|| postgres.revive());
                 nodes[which].server.restart().await?;
             }
+            Self::RollingRestart => {
+                for node in [which, 1 - which] {
+                    nodes[node].server.stop().await?;
+                    tokio::time::sleep(pause).await;
+                    nodes[node].server.restart().await?;
+                }
+            }
             Self::StopServer => {
                 nodes[which].server.signal(Signal::SIGSTOP)?;
                 tokio::time::sleep(long).await;
@@ -129,22 +110,39 @@ impl Fault {
             | Self::HoldFromPostgres
             | Self::SlowPostgres
             | Self::CutFromRedis
-            | Self::HoldFromRedis => self.disturb_line(&nodes[which], long).await,
+            | Self::HoldFromRedis => {
+                self.disturb_line(&nodes[which]);
+                tokio::time::sleep(long).await;
+                mend_lines(nodes);
+            }
+            Self::CutBetweenServers | Self::HoldBetweenServers => {
+                nodes.iter().for_each(|node| self.disturb_line(node));
+                tokio::time::sleep(long).await;
+                mend_lines(nodes);
+            }
         }
         Ok(())
     }
 
-    async fn disturb_line(self, node: &Node, long: Duration) {
+    fn disturb_line(self, node: &Node) {
         match self {
             Self::CutFromPostgres => node.to_postgres.cut(),
             Self::HoldFromPostgres => node.to_postgres.hold(),
             Self::SlowPostgres => node.to_postgres.delay(Duration::from_millis(40)),
             Self::CutFromRedis => node.to_redis.cut(),
-            _ => node.to_redis.hold(),
+            Self::HoldFromRedis => node.to_redis.hold(),
+            Self::CutBetweenServers => node.from_the_other.cut(),
+            Self::HoldBetweenServers => node.from_the_other.hold(),
+            _ => {}
         }
-        tokio::time::sleep(long).await;
+    }
+}
+
+fn mend_lines(nodes: &[Node; 2]) {
+    for node in nodes {
         node.to_postgres.forward();
         node.to_redis.forward();
+        node.from_the_other.forward();
     }
 }
 
@@ -157,9 +155,13 @@ async fn kill_both(nodes: &mut [Node; 2], pause: Duration) -> anyhow::Result<()>
     first.and(second)
 }
 
-/// Minutes or hours, forwards or back, or right again.
+/// Minutes or hours, forwards or back, or right again: in any case to another time than before.
 fn jump(nodes: &[Node; 2], random: &mut StdRng) -> anyhow::Result<()> {
-    let offs = [0, 45, -45, 20 * 60, -20 * 60, 26 * 3600, -26 * 3600];
-    let off = offs[random.random_range(0..offs.len())];
-    nodes.iter().filter_map(|node| node.clock.as_ref()).try_for_each(|clock| clock.set(off))
+    const OFFS: [i64; 7] = [0, 45, -45, 20 * 60, -20 * 60, 26 * 3600, -26 * 3600];
+    for clock in nodes.iter().filter_map(|node| node.clock.as_ref()) {
+        let now = clock.off_seconds()?;
+        let others: Vec<i64> = OFFS.into_iter().filter(|off| *off != now).collect();
+        clock.set(others[random.random_range(0..others.len())])?;
+    }
+    Ok(())
 }

@@ -1,6 +1,7 @@
 //! Messages and the workers that take them: outside sandboxes with a token of their own, on either server.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,7 +11,13 @@ use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use super::checker;
 use super::door::{Ask, Door};
+
+/// One message in so many is an interrupt.
+const INTERRUPTS: u32 = 10;
+/// One poll in so many comes late, so that several messages wait for it.
+const DOZES: u32 = 2;
 
 /// A sandbox whose worker takes messages.
 #[derive(Clone)]
@@ -19,6 +26,8 @@ pub(super) struct Inbox {
     token: String,
     /// What its worker was given and told the server so.
     taken: Arc<Mutex<BTreeSet<String>>>,
+    /// How many polls gave an interrupt and something that was there before it.
+    overtaken: Arc<AtomicU64>,
 }
 
 /// A message that got its 200.
@@ -37,11 +46,16 @@ impl Inbox {
         let wish = json!({ "name": sandbox, "kind": "sandbox", "sandbox_id": sandbox });
         let made = api.post("/api/v1/tokens", &wish).await?;
         let token = made["token"].as_str().context("token")?.to_owned();
-        Ok(Self { sandbox, token, taken: Arc::default() })
+        Ok(Self { sandbox, token, taken: Arc::default(), overtaken: Arc::default() })
     }
 
     pub(super) fn taken(&self) -> BTreeSet<String> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How often an interrupt came before something older.
+    pub(super) fn overtaken(&self) -> u64 {
+        self.overtaken.load(Ordering::Relaxed)
     }
 
     /// What a worker says that begins anew: everything it was not seen to take is offered again.
@@ -75,6 +89,10 @@ impl Inbox {
             };
             match given {
                 Some((200, Value::Array(messages))) => {
+                    checker::polled(&messages).with_context(|| self.sandbox.clone())?;
+                    if messages.windows(2).any(|pair| pair[0]["seq"].as_i64() > pair[1]["seq"].as_i64()) {
+                        self.overtaken.fetch_add(1, Ordering::Relaxed);
+                    }
                     acknowledge.clear();
                     for message in messages {
                         let id = message["id"].as_str().context("id")?.to_owned();
@@ -82,6 +100,9 @@ impl Inbox {
                         self.say(&door, &mut random, "agent.message_injected", data).await?;
                         self.taken.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone());
                         acknowledge.push(id);
+                    }
+                    if random.random_ratio(1, DOZES) {
+                        tokio::time::sleep(Duration::from_millis(random.random_range(0..1500))).await;
                     }
                 }
                 Some((503, _)) | None => tokio::time::sleep(Duration::from_millis(50)).await,
@@ -104,7 +125,9 @@ pub(super) async fn send(
     let mut sent = Vec::new();
     while !stop.is_cancelled() {
         let sandbox = &inboxes[random.random_range(0..inboxes.len())];
-        let body = json!({ "content": format!("message {}", random.random::<u64>()) });
+        let kind = if random.random_ratio(1, INTERRUPTS) { "interrupt" } else { "user_message" };
+        let content = format!("message {}", random.random::<u64>());
+        let body = json!({ "content": content, "message_type": kind });
         let path = format!("/api/v1/sandboxes/{sandbox}/messages");
         match door.ask(random.random_range(0..2), Ask::post(&path, &body)).await {
             Some((200, answer)) => {

@@ -8,10 +8,18 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::door::Door;
+use super::stream::LAST;
 use super::watcher::{Filter, Frame, Leaves, MARKER, MARKER_TYPE, Watcher};
 
 /// How long a reader may need from the beginning to the marker.
 pub(super) const CATCH_UP: Duration = Duration::from_secs(120);
+
+/// Writes what ends whoever follows a sandbox's log; its writer is done.
+pub(super) async fn end_log(door: &Door, sandbox: &str) -> anyhow::Result<()> {
+    let last = json!({ "event_type": LAST });
+    door.api(0).post(&format!("/api/v1/sandboxes/{sandbox}/events"), &last).await?;
+    Ok(())
+}
 
 /// Writes what ends every watch.
 pub(super) async fn mark_the_end(door: &Door) -> anyhow::Result<()> {

@@ -9,12 +9,15 @@ use anyhow::{Context, ensure};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::stream::Follower;
 use super::watcher::{Filter, Leaves, Watcher, published};
 use super::world::World;
 use super::writer::{TYPE, Told, Writer};
 use super::{checker, number, reading, seed};
 
 const WRITERS: usize = 4;
+/// Whose log is followed over SSE.
+const FOLLOWED: &str = "writer-1";
 /// Longer than the soak's number takes.
 const LIMIT: Duration = Duration::from_secs(1800);
 
@@ -44,6 +47,9 @@ async fn subscribers_that_reconnect_to_either_node_see_each_position_once() -> a
         let watcher = Watcher { door: door.clone(), filter, seed: seed ^ (100 + index), leaves, only: None };
         watchers.spawn(watcher.watch(CancellationToken::new()));
     }
+    let sandbox = FOLLOWED.to_owned();
+    let follower = Follower { door: door.clone(), sandbox, seed: seed ^ 150, stays_for: 12 };
+    let following = tokio::spawn(follower.follow());
     let began = Instant::now();
     while still_wanted.load(Ordering::Relaxed) > 0 && began.elapsed() < LIMIT {
         ensure!(watchers.try_join_next().is_none(), "a subscriber ended by itself");
@@ -55,6 +61,7 @@ async fn subscribers_that_reconnect_to_either_node_see_each_position_once() -> a
         let (sandbox, one) = done??;
         told.insert(sandbox, one);
     }
+    reading::end_log(&door, FOLLOWED).await?;
     reading::mark_the_end(&door).await?;
 
     let logs = reading::logs(&door, told.keys()).await?;
@@ -69,8 +76,11 @@ async fn subscribers_that_reconnect_to_either_node_see_each_position_once() -> a
         checker::subscriber(&filter, &seen.frames, &feed).with_context(|| format!("SUNABA_SEED={seed}"))?;
         reconnects += seen.reconnects;
     }
+    let followed = tokio::time::timeout(reading::CATCH_UP, following).await???;
+    checker::stream(&followed.lines, &logs[FOLLOWED]).with_context(|| format!("SUNABA_SEED={seed}"))?;
     println!(
-        "reconnects: {reconnects} of 6 subscribers over {} positions in {:.0?}, SUNABA_SEED={seed}: each exactly once",
+        "reconnects: {reconnects} of 6 subscribers and {} of a stream over {} positions in {:.0?}, SUNABA_SEED={seed}: each exactly once",
+        followed.reconnects,
         feed.len(),
         began.elapsed()
     );

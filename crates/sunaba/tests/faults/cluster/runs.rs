@@ -1,6 +1,6 @@
 //! Real sandboxes that work while the servers die under them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::door::{Ask, Door};
 use super::inbox::Sent;
+use super::{checker, places};
 use crate::run::repository;
 use crate::sandboxes::left;
 
@@ -31,6 +32,8 @@ pub(super) struct Runs {
 pub(super) struct Asked {
     pub(super) sandboxes: Vec<String>,
     pub(super) messages: Vec<Sent>,
+    /// To whom something was said, answer or not.
+    pub(super) said: Vec<String>,
 }
 
 impl Runs {
@@ -62,10 +65,11 @@ impl Runs {
         }
     }
 
-    /// Keeps this many alive until told to stop, and says something to each.
+    /// Keeps this many alive until told to stop, says something to each, and looks whether each is alone.
     pub(super) async fn keep_up(
         self,
         at_once: usize,
+        nodes: Vec<PathBuf>,
         seed: u64,
         stop: CancellationToken,
     ) -> anyhow::Result<Asked> {
@@ -76,22 +80,33 @@ impl Runs {
             if let Some(row) = self.rows("failed,cancelled", &mut random).await?.first() {
                 bail!("it was healthy and is {}: {row}", row["state"]);
             }
-            if self.rows(LIVING, &mut random).await?.len() < at_once
+            let living = self.rows(LIVING, &mut random).await?;
+            let nodes: Vec<&Path> = nodes.iter().map(PathBuf::as_path).collect();
+            checker::one_at_a_time(&living, &places::look(&nodes)?)?;
+            if living.len() < at_once
                 && let Some(id) = self.begin(&mut random).await?
             {
-                let body = json!({ "content": "go on" });
-                let path = format!("/api/v1/sandboxes/{id}/messages");
-                if let Some((200, told)) =
-                    self.door.ask(random.random_range(0..2), Ask::post(&path, &body)).await
-                {
-                    let message = told["message_id"].as_str().context("message_id")?.to_owned();
-                    asked.messages.push(Sent { sandbox: id.clone(), id: message });
-                }
+                asked.messages.extend(self.say(&id, &mut random).await?);
+                asked.said.push(id.clone());
                 asked.sandboxes.push(id);
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         Ok(asked)
+    }
+
+    /// Says something to a sandbox, once; who takes it, if it got its answer.
+    async fn say(&self, sandbox: &str, random: &mut StdRng) -> anyhow::Result<Option<Sent>> {
+        let body = json!({ "content": "go on" });
+        let path = format!("/api/v1/sandboxes/{sandbox}/messages");
+        match self.door.ask(random.random_range(0..2), Ask::post(&path, &body)).await {
+            Some((200, told)) => {
+                let word = |name: &str| told[name].as_str().map(str::to_owned).context("no id");
+                Ok(Some(Sent { sandbox: word("sandbox_id")?, id: word("message_id")? }))
+            }
+            Some((503, _)) | None => Ok(None),
+            Some((status, body)) => bail!("{path}: {status} {body}"),
+        }
     }
 
     /// The project's sandboxes in these states (all if none is named), as either server tells it.
@@ -118,6 +133,7 @@ impl Runs {
                 rows.iter().filter_map(|row| row["id"].as_str().map(str::to_owned)).collect();
             let mut left: Vec<String> =
                 living.iter().map(|row| format!("row {} is {}", row["id"], row["state"])).collect();
+            left.extend(checker::places(&places::look(nodes)?, &living).err().map(|why| why.to_string()));
             for data in nodes {
                 left.extend(left::on_this_machine(data, &ids));
             }
@@ -129,6 +145,35 @@ impl Runs {
             }
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
+    }
+
+    /// Runs one more, after everything has settled, and looks while it works: it is where its row says and nowhere
+    /// else. Gives the ids of those that were begun: one may be over before it was looked at.
+    pub(super) async fn once_more(
+        &self,
+        nodes: &[&Path],
+        random: &mut StdRng,
+    ) -> anyhow::Result<Vec<String>> {
+        let began = Instant::now();
+        let mut begun: Vec<String> = Vec::new();
+        while began.elapsed() < SETTLING {
+            if self.rows(LIVING, random).await?.is_empty() {
+                // Nothing of the one before may lie around beside it.
+                self.settle(nodes, random).await?;
+                begun.push(self.begin(random).await?.context("a server that is well answers")?);
+            }
+            let before = self.rows("running", random).await?;
+            let seen = places::look(nodes)?;
+            let after = self.rows("running", random).await?;
+            if let ([one], [same]) = (&before[..], &after[..])
+                && one["id"] == same["id"]
+            {
+                checker::places(&seen, &after)?;
+                return Ok(begun);
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        bail!("no sandbox came up within {SETTLING:?} of the storm{}", last_words(nodes))
     }
 }
 

@@ -18,6 +18,8 @@ pub(super) struct Node {
     pub(super) server: Server,
     pub(super) to_postgres: Proxy,
     pub(super) to_redis: Proxy,
+    /// Before the address under which the other server reaches it. Clients ask it directly.
+    pub(super) from_the_other: Proxy,
     /// If its time of day can be set.
     pub(super) clock: Option<FakeClock>,
     _data: tempfile::TempDir,
@@ -49,6 +51,11 @@ impl World {
         [one.server.data(), two.server.data()]
     }
 
+    /// Whether any server's time of day can be set.
+    pub(super) fn has_a_clock_to_set(&self) -> bool {
+        self.nodes.iter().any(|node| node.clock.is_some())
+    }
+
     /// A client of both servers.
     pub(super) fn door(&self) -> anyhow::Result<Door> {
         let [one, two] = &self.nodes;
@@ -66,12 +73,14 @@ impl Node {
     async fn start(postgres: &Postgres, database: &str, redis: &Redis, clock: Clock) -> anyhow::Result<Self> {
         let at = SocketAddr::from((Ipv4Addr::LOCALHOST, postgres.port()));
         let (to_postgres, to_redis) = (Proxy::start(at).await, Proxy::start(redis.address()).await);
+        let from_the_other = Proxy::start_without_target().await;
         let data = tempfile::tempdir()?;
         let name = database.rsplit('/').next().context("a database's name")?;
         let mut environment = vec![
             ("DATABASE_URL", format!("postgres://postgres@{}/{name}", to_postgres.address())),
             ("REDIS_URL", format!("redis://{}", to_redis.address())),
             ("SUNABA_SECRET_KEY", KEY.to_owned()),
+            ("SUNABA_NODE_ADDRESS", format!("http://{}", from_the_other.address())),
         ];
         let clock = match clock {
             Clock::OfTheMachine => None,
@@ -85,6 +94,7 @@ impl Node {
         };
         environment.extend(clock.iter().flat_map(FakeClock::environment));
         let server = Server::start_with(data.path(), &environment).await?;
-        Ok(Self { server, to_postgres, to_redis, clock, _data: data })
+        from_the_other.lead_to(server.address());
+        Ok(Self { server, to_postgres, to_redis, from_the_other, clock, _data: data })
     }
 }
