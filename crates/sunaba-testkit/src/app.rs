@@ -25,6 +25,7 @@ pub struct Setup {
     clock: Option<Arc<dyn Clock>>,
     gateway: Option<axum::Router>,
     compose: Option<Compose>,
+    store: Option<Arc<dyn Store>>,
     without_vault: bool,
 }
 
@@ -63,6 +64,13 @@ impl Setup {
         self
     }
 
+    /// Uses this store, not that of the server's directory.
+    #[must_use]
+    pub fn store(mut self, store: Arc<dyn Store>) -> Self {
+        self.store = Some(store);
+        self
+    }
+
     /// Leaves the key for secrets out.
     #[must_use]
     pub fn without_vault(mut self) -> Self {
@@ -79,7 +87,10 @@ impl Setup {
     /// Starts the server in a directory that another one has used before.
     pub async fn start_in(self, dir: Arc<tempfile::TempDir>) -> TestApp {
         let clock = self.clock.unwrap_or_else(|| Arc::new(SystemClock));
-        let store = crate::open_store(dir.path(), Arc::clone(&clock)).await;
+        let store = match self.store {
+            Some(store) => store,
+            None => crate::open_store(dir.path(), Arc::clone(&clock)).await,
+        };
         let admin = auth::ensure_admin_token(store.as_ref(), &dir.path().join("admin-token"))
             .await
             .expect("an admin token");

@@ -5,6 +5,8 @@ mod errors;
 #[cfg(test)]
 mod frames;
 #[cfg(test)]
+mod hub;
+#[cfg(test)]
 mod nodes;
 #[cfg(test)]
 mod outages;

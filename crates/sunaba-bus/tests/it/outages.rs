@@ -1,75 +1,31 @@
 //! A Redis that is killed, stalls or comes late.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use sunaba_store::Store;
-use sunaba_testkit::{Postgres, Redis, eventually, within};
+use sunaba_testkit::{Postgres, Redis, eventually};
 use sunaba_types::SandboxId;
-use tokio::sync::mpsc;
 
-use crate::support::{Node, Subscriber, feed, post, post_batch, post_many, postgres, sqlite};
+use crate::support::{Node, Subscriber, feed, post_batch, post_many, postgres, sqlite};
 
-/// How a node reads the feed: on a hint, and every 250 ms without one.
-async fn read_as_a_node(store: Arc<dyn Store>, mut after: i64, seen: mpsc::Sender<(i64, Instant)>) {
-    let mut hints = store.hints();
-    loop {
-        hints.borrow_and_update();
-        for entry in store.feed_after(after, 100).await.unwrap() {
-            after = entry.position;
-            if seen.send((after, Instant::now())).await.is_err() {
-                return;
-            }
-        }
-        let _ = tokio::time::timeout(Duration::from_millis(250), hints.changed()).await;
-    }
-}
-
-/// Posts on one node; how long it took until the other had each.
-async fn delays(from: &dyn Store, seen: &mut mpsc::Receiver<(i64, Instant)>, count: usize) -> Vec<Duration> {
-    let (id, mut delays) = (SandboxId::generate(), Vec::new());
-    for n in 0..count {
-        post(from, &id, "agent.message", json!({"n": n})).await;
-        let (posted, head) = (Instant::now(), from.feed_head().await.unwrap());
-        let at = within("the other node sees it", async {
-            loop {
-                let (position, at) = seen.recv().await.unwrap();
-                if position == head {
-                    return at;
-                }
-            }
-        });
-        delays.push(at.await.saturating_duration_since(posted));
-    }
-    delays.sort();
-    delays
-}
-
-/// Killed and revived under load: the feed has everything, nodes see it in time, publishing goes on by itself
-/// and nothing goes out twice.
+/// Killed and revived under load: the feed has everything, publishing goes on by itself and nothing goes out twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_redis_costs_no_event() {
     let (redis, url) = (Redis::start_durable(), Postgres::shared().database());
     let node = Node::leading(&redis, postgres(&url).await).await;
-    let other = postgres(&url).await;
-    let before = node.store.feed_head().await.unwrap();
-    let (tell, mut seen) = mpsc::channel(10_000);
-    let reading = tokio::spawn(read_as_a_node(other, before, tell));
-
+    let (id, before) = (SandboxId::generate(), node.store.feed_head().await.unwrap());
     let mut outside = Subscriber::open(&redis).await;
-    delays(&*node.store, &mut seen, 50).await;
+    post_many(&*node.store, &id, 50).await;
     let reached = node.store.feed_head().await.unwrap();
     let mut published = outside.positions_up_to(reached).await;
     redis.kill();
-    let during = delays(&*node.store, &mut seen, 50).await;
-    assert!(during[during.len() / 2] <= Duration::from_millis(250), "{during:?}");
+    post_many(&*node.store, &id, 50).await;
     eventually("it is noticed", async || !node.handle.status().connected).await;
     assert!(node.handle.status().behind >= 50, "{:?}", node.handle.status());
 
     redis.revive();
     let mut outside = Subscriber::open(&redis).await;
-    delays(&*node.store, &mut seen, 50).await;
+    post_many(&*node.store, &id, 50).await;
     node.published_all().await;
     let head = node.store.feed_head().await.unwrap();
     post_many(&*node.store, &SandboxId::generate(), 1).await;
@@ -78,7 +34,6 @@ async fn a_killed_redis_costs_no_event() {
     let stored = feed(&*node.store, before).await;
     let messages = stored.iter().filter(|entry| entry.event_type == "SANDBOX_agent.message").count();
     assert_eq!(messages, 151);
-    reading.abort();
 }
 
 /// What a stalled Redis is to be given waits in the feed and nowhere else.

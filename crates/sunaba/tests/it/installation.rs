@@ -26,24 +26,30 @@ pub(crate) const STEERED: &str = "
 - text: Done.
 ";
 
-/// A database, a Redis, and what servers on them are started with.
+/// A database, mostly a Redis, and what servers on them are started with.
 pub(crate) struct Installation {
     postgres: &'static Postgres,
     database: String,
-    redis: Redis,
+    redis: Option<Redis>,
 }
 
 impl Installation {
     pub(crate) fn start() -> Self {
+        Self { redis: Some(Redis::start()), ..Self::without_redis() }
+    }
+
+    pub(crate) fn without_redis() -> Self {
         let postgres = Postgres::shared();
-        Self { postgres, database: postgres.database(), redis: Redis::start() }
+        Self { postgres, database: postgres.database(), redis: None }
     }
 
     pub(crate) fn serve(&self, data: &Path, more: &[&str]) -> Command {
         let mut command = sunaba(data);
         command.args(["serve", "--json"]).args(more);
-        command.env("DATABASE_URL", &self.database).env("REDIS_URL", self.redis.url());
-        command.env("SUNABA_SECRET_KEY", KEY);
+        command.env("DATABASE_URL", &self.database).env("SUNABA_SECRET_KEY", KEY);
+        if let Some(redis) = &self.redis {
+            command.env("REDIS_URL", redis.url());
+        }
         command
     }
 
@@ -111,6 +117,12 @@ pub(crate) async fn run_project(server: &Server, project: &str, text: String) ->
     let model = format!("script:{}", blob["hash"].as_str().unwrap());
     let body = json!({ "project_id": project, "prompt": "Do it", "model": model });
     server.post("/api/v1/sandboxes", &body).await["id"].as_str().unwrap().to_owned()
+}
+
+/// A new token of a sandbox, bound to the attempt that it is at.
+pub(crate) async fn token_of(server: &Server, sandbox: &str) -> String {
+    let body = json!({ "name": "a test's", "kind": "sandbox", "sandbox_id": sandbox });
+    server.post("/api/v1/tokens", &body).await["token"].as_str().unwrap().to_owned()
 }
 
 pub(crate) fn nodes(server: &Server) -> Vec<Value> {

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails right there")]
 
 mod agents;
+mod at_once;
 mod backup;
 mod config;
 mod continuous;
