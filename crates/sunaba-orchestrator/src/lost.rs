@@ -136,6 +136,8 @@ async fn settle_calls(parts: &Parts, node: &NodeId) {
     }
 }
 
+/// Fails a lost sandbox and starts the next attempt. Its tokens stay: it may live on where nobody is heard, and is to
+/// be told that its attempt is over, not that nobody knows it. Whoever removes it revokes them.
 async fn replace(parts: &Parts, node: &NodeId, sandbox: &Sandbox) {
     let reason = format!("node_lost: the node {node} that held it is gone");
     let most = parts.settings.most_attempts;
@@ -146,11 +148,7 @@ async fn replace(parts: &Parts, node: &NodeId, sandbox: &Sandbox) {
         Ok(None) => {}
         Err(error) => {
             tracing::warn!(sandbox = %sandbox.id, %error, "a lost sandbox could not be replaced; trying again");
-            return;
         }
-    }
-    if let Err(error) = parts.store.revoke_tokens_of(&sandbox.id).await {
-        tracing::warn!(sandbox = %sandbox.id, %error, "cannot revoke the tokens of a lost sandbox");
     }
 }
 

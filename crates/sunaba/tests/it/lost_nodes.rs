@@ -3,11 +3,12 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
 use crate::installation::{Across, Installation, id_of, run, run_project, script, state};
-use crate::support::{Server, git, http, repository, until};
+use crate::support::{Ran, Server, git, http, repository, until};
 
 const WRITES: &str = "
 - tools:
@@ -102,4 +103,81 @@ async fn what_a_lost_attempt_had_pushed_is_the_next_one_s() {
     let branch = next["branch_name"].as_str().unwrap();
     assert_eq!(git(&repo, &["show", &format!("{branch}:first.txt")]), "1\n", "it is published: {next}");
     assert_eq!(next["head_commit"].as_str().unwrap(), git(&repo, &["rev-parse", branch]).trim());
+}
+
+/// Shows its token, without the beginning by which its worker would know it and hide it, and works on.
+const SHOWS_ITS_TOKEN: &str = "
+- tools:
+    - shell: echo \"mine is ${SANDBOX_TOKEN#sun_}.\"
+- tools:
+    - shell: sleep 600
+";
+
+/// The sandbox's own token, once it has shown it.
+fn shown_token(server: &Server, id: &str) -> Option<String> {
+    let told = server.run(&["logs", id, "--full"]).stdout;
+    let (_, after) = told.split_once("mine is sandbox_")?;
+    Some(format!("sun_sandbox_{}", after.split_once('.')?.0))
+}
+
+/// Posts an event as somebody with this token; gives status and code.
+async fn say(server: &Server, id: &str, token: &str) -> (u16, Value) {
+    let url = format!("{}/api/v1/sandboxes/{id}/events", server.url);
+    let body = json!({ "event_type": "agent.message", "event_data": { "content": "still here" } });
+    let answer = http().post(url).bearer_auth(token).json(&body).send().await.unwrap();
+    (answer.status().as_u16(), answer.json::<Value>().await.unwrap()["code"].clone())
+}
+
+/// A new commit on what the repository has, which no branch of it knows.
+fn commit(repo: &Path, words: &str) -> String {
+    let author = ["-c", "user.name=t", "-c", "user.email=t@sunaba.invalid"];
+    let tree = ["commit-tree", "HEAD^{tree}", "-p", "HEAD", "-m", words];
+    git(repo, &[&author[..], &tree].concat()).trim().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_lost_attempt_still_sends_is_refused() {
+    let Across { installation, home, mut holder, repo } = Across::start();
+    let id = run(&home, &repo, &script(home.data.path(), SHOWS_ITS_TOKEN));
+    let mut token = None;
+    until("its token", || {
+        token = shown_token(&home, &id);
+        token.is_some()
+    });
+    let token = token.unwrap();
+    let row = home.json(&["show", &id])["sandbox"].clone();
+    let (project, branch) = (row["project_id"].as_str().unwrap(), row["branch_name"].as_str().unwrap());
+    let to = home.url.replacen("//", &format!("//x:{token}@"), 1) + "/gateway/git/" + project;
+    let push = |commit: &str| {
+        let what = format!("{commit}:refs/heads/{branch}");
+        let mut push = Command::new("git");
+        push.arg("-C").arg(&repo).args(["push", "-q", "--force", &to, &what]).env("GIT_TERMINAL_PROMPT", "0");
+        Ran::of(&mut push)
+    };
+    // As long as it is the one, both are taken.
+    assert_eq!(say(&home, &id, &token).await.0, 200);
+    push(&commit(&repo, "early")).expect_code(0);
+
+    let other = installation.node(&[]);
+    installation.lose(&mut holder, &home);
+    until("the next attempt", || {
+        let all = home.json(&["ps", "--all"]);
+        all.as_array().unwrap().iter().any(|it| it["attempt"] == 2 && it["state"] == "running")
+    });
+    let log = home.run(&["logs", &id, "--full"]).stdout;
+    for server in [&home, &other] {
+        assert_eq!(say(server, &id, &token).await, (409, json!("attempt_superseded")));
+    }
+    assert_eq!(home.run(&["logs", &id, "--full"]).stdout, log);
+    let late = commit(&repo, "late");
+    let refused = push(&late);
+    assert_ne!(refused.code, Some(0));
+    assert!(refused.stderr.contains("403"), "{refused:?}");
+    let kept = Command::new("git")
+        .arg("-C")
+        .arg(mirror(&home, project))
+        .args(["cat-file", "-e", &late])
+        .stderr(Stdio::null())
+        .status();
+    assert!(!kept.unwrap().success(), "nothing of it is kept");
 }

@@ -88,7 +88,7 @@ async fn a_rolling_restart_disturbs_no_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_lost_node_held_is_tried_again_elsewhere_and_fenced_when_it_comes_back() {
+async fn what_a_lost_node_held_is_tried_again_elsewhere_and_removed_when_it_comes_back() {
     let Across { installation, home, mut holder, repo } = Across::start();
     let id = run(&home, &repo, &script(home.data.path(), "- tools:\n    - shell: sleep 600\n"));
     until("it runs", || state(&home, &id) == "running");
