@@ -15,6 +15,8 @@ pub struct LoopReport {
     pub took_ms: u64,
     /// How many rounds failed since the last that did not.
     pub failures: u64,
+    /// How many rounds failed since this process started: an outage is seen here also when it is over.
+    pub failures_total: u64,
 }
 
 #[derive(Debug)]
@@ -22,6 +24,7 @@ struct Round {
     at: Instant,
     took: Duration,
     failures: u64,
+    failures_total: u64,
 }
 
 /// What the loops of this node said of themselves.
@@ -32,10 +35,12 @@ impl Loops {
     /// A loop went round since `began`.
     pub fn round(&self, name: &'static str, began: Instant, went_well: bool) {
         let mut rounds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let failures = rounds.get(name).map_or(0, |round| round.failures);
+        let (failures, total) =
+            rounds.get(name).map_or((0, 0), |round| (round.failures, round.failures_total));
         let failures = if went_well { 0 } else { failures + 1 };
+        let failures_total = total + u64::from(!went_well);
         let at = Instant::now();
-        rounds.insert(name, Round { at, took: at - began, failures });
+        rounds.insert(name, Round { at, took: at - began, failures, failures_total });
     }
 
     /// All of them.
@@ -47,6 +52,7 @@ impl Loops {
                 age_ms: millis(round.at.elapsed()),
                 took_ms: millis(round.took),
                 failures: round.failures,
+                failures_total: round.failures_total,
             };
             ((*name).to_owned(), report)
         });
@@ -68,6 +74,7 @@ mod tests {
         }
         loops.round("look", Instant::now(), true);
         assert_eq!(failures(&loops), 0);
+        assert_eq!(loops.report()["look"].failures_total, 2, "what went wrong is still to be seen");
         assert_eq!(loops.report().len(), 1);
     }
 }

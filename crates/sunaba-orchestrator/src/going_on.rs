@@ -50,22 +50,27 @@ pub(crate) async fn was_to_be_suspended(parts: &Parts, id: &SandboxId) -> bool {
     }
 }
 
-/// Starts again what has what it waited for. Any node may; each is taken up once.
-pub(crate) async fn wake(parts: &Parts) {
+/// Starts again what has what it waited for. Any node may; each is taken up once. Whether all went well.
+pub(crate) async fn wake(parts: &Parts) -> bool {
     let due = match parts.store.due_waits(WAKE_MAX).await {
         Ok(due) => due,
         Err(error) => {
             tracing::warn!(%error, "cannot read what waits; looking again");
-            return;
+            return false;
         }
     };
+    let mut went_well = true;
     for id in due {
         match parts.store.wake(&id).await {
             Ok(Some(next)) => tracing::info!(sandbox = %id, next = %next.id, "a task goes on"),
             Ok(None) => {}
-            Err(error) => tracing::warn!(sandbox = %id, %error, "a task could not go on; trying again"),
+            Err(error) => {
+                tracing::warn!(sandbox = %id, %error, "a task could not go on; trying again");
+                went_well = false;
+            }
         }
     }
+    went_well
 }
 
 #[cfg(test)]
@@ -141,7 +146,7 @@ mod tests {
         driver::fail(&parts, &sandbox.id, "its sandbox is gone").await;
         let row = parts.store.find_sandbox(&sandbox.id).await.unwrap().unwrap();
         assert_eq!((row.state, row.reason.as_deref()), (SandboxState::Completed, Some("it asks")));
-        wake(&parts).await;
+        assert!(wake(&parts).await);
         assert_eq!(task_of(&parts, &sandbox).await.status, TaskState::WaitingInput, "nobody has answered");
         let answer = NewAnswer {
             decision: Decision::Allow,
@@ -151,8 +156,10 @@ mod tests {
             answered_by: "somebody".to_owned(),
         };
         parts.store.answer_question(&asked.id, answer).await.unwrap();
-        wake(&parts).await;
+        assert!(wake(&parts).await);
         let task = task_of(&parts, &sandbox).await;
         assert_eq!((task.status, task.attempt), (TaskState::Assigned, 2));
+        parts.store.close().await;
+        assert!(!wake(&parts).await, "a store that does not answer is no success");
     }
 }

@@ -62,30 +62,35 @@ impl Watchman {
         long.map(|(node, window)| (node.report.id.clone(), window)).collect()
     }
 
-    /// One look at the others.
-    pub(crate) async fn look(&mut self, parts: &Parts) {
+    /// One look at the others. Whether all went well.
+    pub(crate) async fn look(&mut self, parts: &Parts) -> bool {
         let nodes = match parts.store.list_nodes().await {
             Ok(nodes) => nodes,
             Err(error) => {
                 tracing::warn!(%error, "cannot read the nodes; looking again");
-                return;
+                return false;
             }
         };
+        let mut went_well = true;
         let window = parts.settings.node_lost_after;
         for (id, window) in self.silent_ones(&nodes, parts.nodes.me(), window, Instant::now()) {
             match parts.store.give_up_node(&id, window).await {
                 Ok(true) => tracing::error!(node = %id, silent_s = window.as_secs(), "gave up a silent node"),
                 Ok(false) => {}
-                Err(error) => tracing::warn!(node = %id, %error, "cannot give up a silent node"),
+                Err(error) => {
+                    tracing::warn!(node = %id, %error, "cannot give up a silent node");
+                    went_well = false;
+                }
             }
         }
         // Also those that an operator, or another node that died half-way, gave up.
         for node in nodes.iter().filter(|node| node.lost_at.is_some()) {
             if node.sandboxes > 0 {
-                replace_all(parts, &node.report.id).await;
+                went_well &= replace_all(parts, &node.report.id).await;
             }
-            settle_calls(parts, &node.report.id).await;
+            went_well &= settle_calls(parts, &node.report.id).await;
         }
+        went_well
     }
 }
 
@@ -95,8 +100,8 @@ fn window_of(node: &Node, window: Duration) -> Duration {
     if node.left_at.is_some() { window.max(STOPPED_FOR) } else { window }
 }
 
-/// Starts again elsewhere what a node that was given up held.
-async fn replace_all(parts: &Parts, node: &NodeId) {
+/// Starts again elsewhere what a node that was given up held. Whether all went well.
+async fn replace_all(parts: &Parts, node: &NodeId) -> bool {
     let filter = SandboxFilter {
         states: LIVING.to_vec(),
         held_by: Some(HeldBy::Node(node.clone())),
@@ -107,23 +112,26 @@ async fn replace_all(parts: &Parts, node: &NodeId) {
         Ok(lost) => lost,
         Err(error) => {
             tracing::warn!(%node, %error, "cannot read what a lost node held; looking again");
-            return;
+            return false;
         }
     };
+    let mut went_well = true;
     for sandbox in lost {
-        replace(parts, node, &sandbox).await;
+        went_well &= replace(parts, node, &sandbox).await;
     }
+    went_well
 }
 
-/// Settles what models were asked on a lost node at its reservation: nobody saw the answer.
-async fn settle_calls(parts: &Parts, node: &NodeId) {
+/// Settles what models were asked on a lost node at its reservation: nobody saw the answer. Whether all went well.
+async fn settle_calls(parts: &Parts, node: &NodeId) -> bool {
     let open = match parts.store.open_calls(Some(node)).await {
         Ok(open) => open,
         Err(error) => {
             tracing::warn!(%node, %error, "cannot read the model calls of a lost node; looking again");
-            return;
+            return false;
         }
     };
+    let mut went_well = true;
     for call in open {
         let settlement = Settlement {
             cost_micros: call.micros,
@@ -132,22 +140,26 @@ async fn settle_calls(parts: &Parts, node: &NodeId) {
         };
         if let Err(error) = parts.store.settle_call(&call.id, settlement).await {
             tracing::warn!(%node, %error, "a model call of a lost node could not be settled; trying again");
+            went_well = false;
         }
     }
+    went_well
 }
 
 /// Fails a lost sandbox and starts the next attempt. Its tokens stay: it may live on where nobody is heard, and is to
 /// be told that its attempt is over, not that nobody knows it. Whoever removes it revokes them.
-async fn replace(parts: &Parts, node: &NodeId, sandbox: &Sandbox) {
+async fn replace(parts: &Parts, node: &NodeId, sandbox: &Sandbox) -> bool {
     let reason = format!("node_lost: the node {node} that held it is gone");
     let most = parts.settings.most_attempts;
     match parts.store.replace_lost_sandbox(&sandbox.id, &reason, most).await {
         Ok(Some(next)) => {
             tracing::warn!(sandbox = %sandbox.id, next = %next.id, "a lost sandbox is tried again");
+            true
         }
-        Ok(None) => {}
+        Ok(None) => true,
         Err(error) => {
             tracing::warn!(sandbox = %sandbox.id, %error, "a lost sandbox could not be replaced; trying again");
+            false
         }
     }
 }
@@ -213,12 +225,14 @@ mod tests {
             parts.store.reserve_call(call).await.unwrap();
         }
         let spent = async || parts.store.spending(&Spender::Sandbox(sandbox.id.clone())).await.unwrap();
-        Watchman::default().look(&parts).await;
+        assert!(Watchman::default().look(&parts).await);
         assert_eq!(spent().await.reserved_micros, 15, "nobody is lost");
         assert!(parts.store.give_up_node(&gone.id, Duration::ZERO).await.unwrap());
-        Watchman::default().look(&parts).await;
+        assert!(Watchman::default().look(&parts).await);
         let open = parts.store.open_calls(None).await.unwrap();
         assert_eq!(open.iter().map(|call| call.micros).collect::<Vec<_>>(), [3]);
         assert_eq!((spent().await.cost_micros, spent().await.reserved_micros), (12, 3));
+        parts.store.close().await;
+        assert!(!Watchman::default().look(&parts).await, "a store that does not answer is no success");
     }
 }

@@ -15,56 +15,65 @@ use tokio::time::Instant;
 use crate::watch::{LIVING, LOOK_MAX};
 use crate::{Parts, driver, going_on, setup};
 
-/// One comparison of everything.
-pub(crate) async fn reconcile(parts: &Parts, seen: &SeenWaiting) {
+/// One comparison of everything. Whether all could be asked and done.
+pub(crate) async fn reconcile(parts: &Parts, seen: &SeenWaiting) -> bool {
+    let mut went_well = true;
     for provider in parts.providers.values() {
-        remove_leftovers(parts, provider).await;
-        fail_rows_without_a_sandbox(parts, provider).await;
+        went_well &= remove_leftovers(parts, provider).await;
+        went_well &= fail_rows_without_a_sandbox(parts, provider).await;
     }
-    fail_what_waited_too_long(parts, seen).await;
-    clear_layers(parts).await;
+    went_well &= fail_what_waited_too_long(parts, seen).await;
+    went_well &= clear_layers(parts).await;
+    went_well
 }
 
 /// Deletes every sandbox at the provider that no living row speaks of.
-async fn remove_leftovers(parts: &Parts, provider: &Arc<dyn Provider>) {
+async fn remove_leftovers(parts: &Parts, provider: &Arc<dyn Provider>) -> bool {
     let ids = match provider.list().await {
         Ok(ids) => ids,
         Err(error) => {
             tracing::warn!(provider = provider.name(), %error, "cannot list the provider's sandboxes");
-            return;
+            return false;
         }
     };
+    let mut went_well = true;
     for id in ids {
-        if !is_leftover(parts, &id).await {
-            continue;
+        match is_leftover(parts, &id).await {
+            Ok(true) => {}
+            Ok(false) => continue,
+            Err(error) => {
+                tracing::warn!(%error, "cannot read a sandbox's row; leaving it alone");
+                went_well = false;
+                continue;
+            }
         }
         match provider.delete(&id).await {
             Ok(()) => {
                 tracing::info!(sandbox = %id, "removed what was left of a sandbox");
                 if let Err(error) = parts.store.revoke_tokens_of(&id).await {
                     tracing::warn!(sandbox = %id, %error, "cannot revoke the tokens of a sandbox that is over");
+                    went_well = false;
                 }
             }
-            Err(error) => tracing::warn!(sandbox = %id, %error, "cannot remove what is left of a sandbox"),
+            Err(error) => {
+                tracing::warn!(sandbox = %id, %error, "cannot remove what is left of a sandbox");
+                went_well = false;
+            }
         }
     }
+    went_well
 }
 
-async fn is_leftover(parts: &Parts, id: &SandboxId) -> bool {
+async fn is_leftover(parts: &Parts, id: &SandboxId) -> sunaba_store::Result<bool> {
     if setup::is_setup(id) {
-        return !parts.shelf.is_running(id);
+        return Ok(!parts.shelf.is_running(id));
     }
-    match parts.store.find_sandbox(id).await {
-        Ok(row) => row.is_none_or(|sandbox| sandbox.state.is_terminal()),
-        Err(error) => {
-            tracing::warn!(%error, "cannot read a sandbox's row; leaving it alone");
-            false
-        }
-    }
+    let row = parts.store.find_sandbox(id).await?;
+    Ok(row.is_none_or(|sandbox| sandbox.state.is_terminal()))
 }
 
 /// Fails what should run and is not there. What is being created has a driver that knows better.
-async fn fail_rows_without_a_sandbox(parts: &Parts, provider: &Arc<dyn Provider>) {
+async fn fail_rows_without_a_sandbox(parts: &Parts, provider: &Arc<dyn Provider>) -> bool {
     let filter = SandboxFilter {
         states: vec![SandboxState::Running],
         provider: Some(provider.name().to_owned()),
@@ -76,16 +85,23 @@ async fn fail_rows_without_a_sandbox(parts: &Parts, provider: &Arc<dyn Provider>
         Ok(rows) => rows,
         Err(error) => {
             tracing::warn!(%error, "cannot read the sandboxes; looking again within a minute");
-            return;
+            return false;
         }
     };
+    let mut went_well = true;
     for row in rows {
-        if matches!(provider.status(&row.id).await, Ok(Status::Absent)) {
-            let words = format!("its sandbox is gone at the provider {}", provider.name());
-            tracing::warn!(sandbox = %row.id, "a sandbox that should run is not there");
-            going_on::replace(parts, &row.id, &words).await;
+        match provider.status(&row.id).await {
+            Ok(Status::Absent) => {
+                let words = format!("its sandbox is gone at the provider {}", provider.name());
+                tracing::warn!(sandbox = %row.id, "a sandbox that should run is not there");
+                going_on::replace(parts, &row.id, &words).await;
+            }
+            Ok(_) => {}
+            // Its driver asks too, and says what is wrong.
+            Err(_) => went_well = false,
         }
     }
+    went_well
 }
 
 /// How long this process must itself have seen a sandbox wait before it believes that it waited too long: a clock
@@ -111,14 +127,14 @@ impl SeenWaiting {
 }
 
 /// Fails what was never begun, whatever it waits for: its turn, or a provider that no server has any more.
-async fn fail_what_waited_too_long(parts: &Parts, seen: &SeenWaiting) {
+async fn fail_what_waited_too_long(parts: &Parts, seen: &SeenWaiting) -> bool {
     let filter =
         SandboxFilter { states: vec![SandboxState::Pending], limit: LOOK_MAX, ..SandboxFilter::default() };
     let rows = match parts.store.list_sandboxes(filter).await {
         Ok(rows) => rows,
         Err(error) => {
             tracing::warn!(%error, "cannot read the sandboxes; looking again within a minute");
-            return;
+            return false;
         }
     };
     let most = parts.settings.pending_deadline;
@@ -136,20 +152,25 @@ async fn fail_what_waited_too_long(parts: &Parts, seen: &SeenWaiting) {
         driver::fail(parts, &row.id, &format!("it waited {} h to be started{why}", most.as_secs() / 3600))
             .await;
     }
+    true
 }
 
 /// Removes what setup commands made and nobody uses.
-async fn clear_layers(parts: &Parts) {
-    let mut living = HashSet::new();
+async fn clear_layers(parts: &Parts) -> bool {
+    let (mut living, mut went_well) = (HashSet::new(), true);
     for id in parts.shelf.users() {
         match parts.store.find_sandbox(&id).await {
             Ok(row) if row.as_ref().is_none_or(|row| row.state.is_terminal()) => {}
             // A store that does not answer takes nothing away from anybody.
-            _ => drop(living.insert(id)),
+            row => {
+                went_well &= row.is_ok();
+                living.insert(id);
+            }
         }
     }
     let (now, set) = (parts.clock.now().into(), &parts.settings);
     parts.shelf.clear(&living, now, set.layers_max_age, set.layers_max_bytes).await;
+    went_well
 }
 
 /// The names of providers that living rows of this node have, and this process has not.
@@ -175,16 +196,18 @@ mod tests {
         let mut parts = parts(dir.path()).await;
         let (waiting, seen) = (sandbox(&parts).await, SeenWaiting::default());
         let row = async |parts: &Parts| parts.store.find_sandbox(&waiting.id).await.unwrap().unwrap();
-        reconcile(&parts, &seen).await;
+        assert!(reconcile(&parts, &seen).await);
         assert_eq!(row(&parts).await.state, SandboxState::Pending, "a provider may come back within a day");
         parts.settings.pending_deadline = Duration::ZERO;
-        reconcile(&parts, &seen).await;
+        assert!(reconcile(&parts, &seen).await);
         let ended = row(&parts).await;
         assert_eq!(ended.state, SandboxState::Failed);
         let words = ended.reason.unwrap_or_default();
         assert!(words.contains("to be started; no server here has the provider local"), "{words}");
         let task = parts.store.find_task(&waiting.task_id.unwrap()).await.unwrap().unwrap();
         assert_eq!(task.status, TaskState::Failed, "its task does not wait either");
+        parts.store.close().await;
+        assert!(!reconcile(&parts, &seen).await, "a store that does not answer is no success");
     }
 
     #[tokio::test]
@@ -194,7 +217,7 @@ mod tests {
         let waiting = sandbox(&parts).await;
         let in_two_days = parts.clock.now() + Duration::from_secs(48 * 3600);
         parts.clock = Arc::new(FakeClock::at(in_two_days));
-        reconcile(&parts, &SeenWaiting::default()).await;
+        assert!(reconcile(&parts, &SeenWaiting::default()).await);
         let row = parts.store.find_sandbox(&waiting.id).await.unwrap().unwrap();
         assert_eq!(row.state, SandboxState::Pending);
     }

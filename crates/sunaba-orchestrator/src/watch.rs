@@ -104,7 +104,9 @@ impl Orchestrator {
             let went_well = self.look().await;
             self.parts.nodes.loops().round("sandboxes", began, went_well);
             if self.parts.settings.takes_up && Instant::now() >= wake_at {
-                going_on::wake(&self.parts).await;
+                let began = std::time::Instant::now();
+                let went_well = going_on::wake(&self.parts).await;
+                self.parts.nodes.loops().round("wake", began, went_well);
                 wake_at = Instant::now() + POLL;
             }
             if Instant::now() >= reconcile_at {
@@ -136,8 +138,8 @@ impl Orchestrator {
             let seen = Arc::clone(&self.seen_waiting);
             self.sweeper.spawn(async move {
                 let began = std::time::Instant::now();
-                reconcile::reconcile(&parts, &seen).await;
-                parts.nodes.loops().round("reconcile", began, true);
+                let went_well = reconcile::reconcile(&parts, &seen).await;
+                parts.nodes.loops().round("reconcile", began, went_well);
                 for name in reconcile::unknown_providers(&parts).await {
                     let mut said = left_alone.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                     if said.insert(name.clone()) {
@@ -319,8 +321,8 @@ async fn watch_nodes(parts: Arc<Parts>) {
     let mut watchman = Watchman::default();
     loop {
         let began = std::time::Instant::now();
-        watchman.look(&parts).await;
-        parts.nodes.loops().round("nodes", began, true);
+        let went_well = watchman.look(&parts).await;
+        parts.nodes.loops().round("nodes", began, went_well);
         tokio::time::sleep(NODES_EVERY).await;
     }
 }

@@ -4,9 +4,10 @@
 //! count: after a start a question has another minute, or its whole time if that is less.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::SignedDuration;
+use sunaba_nodes::Loops;
 use sunaba_store::{Error, Store, Suspension, Waits};
 use sunaba_types::{Clock, Question, QuestionPolicy, Timestamp};
 use tokio_util::sync::CancellationToken;
@@ -30,14 +31,17 @@ impl Expiry {
         Self { store, clock, started_at }
     }
 
-    /// Looks until the server stops.
-    pub(crate) async fn run(self, shutdown: CancellationToken) {
+    /// Looks until the server stops, and says after each look how it went.
+    pub(crate) async fn run(self, loops: Loops, shutdown: CancellationToken) {
         loop {
             tokio::select! {
                 () = shutdown.cancelled() => return,
                 () = tokio::time::sleep(LOOK_EVERY) => {}
             }
-            if let Err(error) = self.look().await {
+            let began = Instant::now();
+            let looked = self.look().await;
+            loops.round("questions", began, looked.is_ok());
+            if let Err(error) = looked {
                 tracing::warn!(%error, "could not look for questions whose time is over");
             }
         }

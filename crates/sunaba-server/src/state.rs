@@ -138,10 +138,12 @@ impl AppState {
     pub fn spawn_background(&self) {
         let inner = &self.0;
         inner.parts.blobs.remove_unfinished();
-        inner.tasks.spawn(inner.hub.clone().run(inner.parts.shutdown.clone()));
+        // A server without nodes has nobody to tell how its loops fare.
+        let loops = inner.parts.nodes.as_ref().map(|nodes| nodes.loops().clone()).unwrap_or_default();
+        inner.tasks.spawn(inner.hub.clone().run(loops.clone(), inner.parts.shutdown.clone()));
         inner.tasks.spawn(inner.liveness.clone().run(inner.parts.shutdown.clone()));
         let expiry = Expiry::new(Arc::clone(&inner.parts.store), Arc::clone(&inner.parts.clock));
-        inner.tasks.spawn(expiry.run(inner.parts.shutdown.clone()));
+        inner.tasks.spawn(expiry.run(loops, inner.parts.shutdown.clone()));
         let (blobs, store) = (inner.parts.blobs.clone(), Arc::clone(&inner.parts.store));
         inner.tasks.spawn(blobs.sweep_now_and_then(store, inner.parts.shutdown.clone()));
         inner.tasks.spawn(inner.rates.clone().run(inner.parts.shutdown.clone()));

@@ -14,8 +14,9 @@ mod watchers;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use sunaba_nodes::Loops;
 use sunaba_store::{PAGE_BYTES, Store};
 use sunaba_types::SandboxId;
 use tokio::sync::watch;
@@ -122,16 +123,18 @@ impl Hub {
         self.0.watchers.message(sandbox_id);
     }
 
-    /// Reads the feed until shutdown.
-    pub(crate) async fn run(self, shutdown: CancellationToken) {
+    /// Reads the feed until shutdown, and says after each reading how it went.
+    pub(crate) async fn run(self, loops: Loops, shutdown: CancellationToken) {
         let mut hints = self.0.store.hints();
         let mut outage = Outage::default();
         while !shutdown.is_cancelled() {
             hints.borrow_and_update();
+            let began = Instant::now();
             let page = tokio::select! {
                 () = shutdown.cancelled() => return,
                 page = tokio::time::timeout(READ_TIMEOUT, self.advance()) => page,
             };
+            loops.round("feed", began, matches!(page, Ok(Ok(_))));
             match page {
                 Ok(Ok(Progress::More)) => {
                     outage.over();

@@ -1,12 +1,13 @@
 //! Several servers, each with a data directory of its own, on one database.
 
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 use sunaba_secrets::SecretKey;
-use sunaba_testkit::{Postgres, Redis};
+use sunaba_testkit::{Postgres, Proxy, Redis};
 
 use crate::support::{Ran, Server, http, repository, sunaba, until};
 
@@ -41,6 +42,16 @@ impl Installation {
     pub(crate) fn without_redis() -> Self {
         let postgres = Postgres::shared();
         Self { postgres, database: postgres.database(), redis: None }
+    }
+
+    /// One whose servers reach the database through a piece of network that can be cut.
+    pub(crate) async fn behind_proxy() -> (Self, Proxy) {
+        let installation = Self::without_redis();
+        let port = installation.postgres.port();
+        let proxy = Proxy::start((Ipv4Addr::LOCALHOST, port).into()).await;
+        let through = format!(":{}/", proxy.address().port());
+        let database = installation.database.replacen(&format!(":{port}/"), &through, 1);
+        (Self { database, ..installation }, proxy)
     }
 
     pub(crate) fn serve(&self, data: &Path, more: &[&str]) -> Command {

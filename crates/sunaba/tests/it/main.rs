@@ -27,6 +27,7 @@ mod lost_nodes;
 mod migrate;
 mod migrate_killed;
 mod mixed_versions;
+mod node_status;
 mod node_walls;
 mod orderly_end;
 mod postgres;

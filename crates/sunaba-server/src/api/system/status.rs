@@ -49,7 +49,8 @@ pub(crate) struct NodeView {
     /// Where other nodes reach it. Administrators only.
     #[serde(skip_serializing_if = "Option::is_none")]
     address: Option<String>,
-    /// How its loops fared when it was last heard: `age_ms`, `took_ms`, `failures` of each.
+    /// How its loops fared when it was last heard: `age_ms`, `took_ms`, `failures` (in a row) and `failures_total`
+    /// (since its start) of each.
     #[schema(value_type = Object)]
     loops: Value,
 }
