@@ -70,15 +70,17 @@ fn agent_done(effects: &mut Effects, state: &mut SandboxState, task: Option<Task
 }
 
 /// The same for a sandbox whose end is seen by whoever brought it up. A crash fails nothing here: whether the task is
-/// tried again is decided together with the failure, when the sandbox is over, and must not be lost in between.
+/// tried again is decided together with the failure, when the sandbox is over, and must not be lost in between. Nor
+/// does anything that is told after it (`is_crashed`): that only says how the rest ends.
 pub fn effects_of_watched(
     event_type: &str,
     payload: &EventPayload,
     sandbox: SandboxState,
     task: Option<TaskState>,
+    is_crashed: bool,
 ) -> Effects {
     let effects = effects_of(event_type, payload, sandbox, task);
-    let crashed = payload.field::<String>("error_class").is_some_and(|class| class == CRASHED);
+    let crashed = is_crashed || payload.field::<String>("error_class").is_some_and(|class| class == CRASHED);
     let works = matches!(sandbox, SandboxState::Creating | SandboxState::Running);
     if !(crashed && works && effects.task == Some(TaskState::Failed)) {
         return effects;
@@ -173,7 +175,7 @@ mod tests {
                 for task in
                     [None, Some(TaskState::Assigned), Some(TaskState::Running), Some(TaskState::WaitingInput)]
                 {
-                    let effects = effects_of_watched(event_type, &telling, state, task);
+                    let effects = effects_of_watched(event_type, &telling, state, task, false);
                     assert!(
                         may_cause(event_type) || effects == Effects::default(),
                         "{event_type} {effects:?}"
@@ -203,7 +205,7 @@ mod tests {
     fn a_crash_that_somebody_watches_fails_nothing_yet() {
         let told = |class: &str, sandbox, task| {
             let failed = payload(&serde_json::json!({"error": "it ended", "error_class": class}));
-            effects_of_watched("agent.failed", &failed, sandbox, task)
+            effects_of_watched("agent.failed", &failed, sandbox, task, false)
         };
         let crash = told("crashed", SandboxState::Creating, Some(TaskState::Assigned));
         assert_eq!((crash.sandbox, crash.task), (vec![SandboxState::Running], None));
@@ -214,6 +216,19 @@ mod tests {
         assert_eq!((waits.sandbox, waits.crash), (vec![SandboxState::Completed], None));
         let alone = told("crashed", SandboxState::Running, None);
         assert_eq!((alone.sandbox, alone.crash), (vec![SandboxState::Failed], None), "nothing to try again");
+    }
+
+    #[test]
+    fn the_last_words_of_what_has_crashed_fail_nothing_either() {
+        let told = |event_type, data| {
+            let running = (SandboxState::Running, Some(TaskState::Running));
+            effects_of_watched(event_type, &payload(&data), running.0, running.1, true)
+        };
+        let ended =
+            told("agent.failed", serde_json::json!({"error": "told to end", "error_class": "cancelled"}));
+        assert_eq!((ended.sandbox, ended.task, ended.failure), (vec![], None, None));
+        let done = told("agent.completed", serde_json::json!({"success": true}));
+        assert_eq!(done.sandbox, [SandboxState::Completing], "it was done all the same");
     }
 
     #[test]

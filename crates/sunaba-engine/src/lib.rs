@@ -4,6 +4,7 @@
 mod effects;
 pub mod egress;
 mod sandbox;
+pub mod silence;
 mod task;
 
 pub use effects::{Effects, effects_of, effects_of_watched, may_cause};

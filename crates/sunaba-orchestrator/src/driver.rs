@@ -19,6 +19,7 @@ use crate::bring_up::{BringUp, Gates};
 use crate::early::{Early, beside};
 use crate::patience::patiently;
 use crate::record::record;
+use crate::silence::{Eyes, Judge};
 use crate::{Error, Parts, ending, finish, going_on, setup};
 
 /// Nothing is due for so long.
@@ -36,6 +37,8 @@ pub(crate) struct Driver {
     pub(crate) over: CancellationToken,
     /// The row as it was last seen.
     pub(crate) row: watch::Receiver<Sandbox>,
+    /// Since when it is seen without a gap.
+    pub(crate) eyes: Eyes,
 }
 
 /// What is due next.
@@ -176,8 +179,9 @@ impl Driver {
         let exit = self.provider.wait(id);
         tokio::pin!(exit);
         self.note_done(known.state, early);
+        let mut judge = Judge::new(self, id).await;
+        let (mut due, mut at) = self.next_due(&row.borrow(), since);
         loop {
-            let (due, at) = self.next_due(&row.borrow(), since);
             tokio::select! {
                 exit = &mut exit => return Ok(Ended::Exit(exit?, None)),
                 () = self.over.cancelled() => return Ok(Ended::Over),
@@ -193,6 +197,12 @@ impl Driver {
                         self.note_done(seen.state, early);
                         known = seen;
                     }
+                    (due, at) = self.next_due(&row.borrow(), since);
+                }
+                step = judge.step() => {
+                    if let Some(exit) = beside(early, self.climb(id, step)).await? {
+                        return Ok(Ended::Exit(exit, None));
+                    }
                 }
                 () = sleep_until(at) => match due {
                     Due::FirstEvent => {
@@ -202,6 +212,7 @@ impl Driver {
                             return Err(Error::TooSlow { what: "the worker's first event", seconds });
                         }
                         since = Instant::now();
+                        (due, at) = self.next_due(&row.borrow(), since);
                     }
                     Due::TimeIsOver => return beside(early, self.time_is_over(id)).await,
                     Due::WorkerEnd | Due::Suspension => {
@@ -263,7 +274,7 @@ impl Driver {
                 (Due::FirstEvent, since + settings.creating_deadline)
             }
             (SandboxState::Completing, _) => {
-                (Due::WorkerEnd, since + settings.completing_deadline + self.follow_up())
+                (Due::WorkerEnd, since + settings.completing_deadline + settings.follow_up_of(row))
             }
             (SandboxState::Running, Some(seconds)) => {
                 let given = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
@@ -295,12 +306,15 @@ impl Driver {
         };
         match ended {
             Ok(exit) => Ok(exit?),
-            Err(_) => {
-                self.provider.kill(id).await?;
-                let exit = tokio::time::timeout(EXIT_WITHIN, self.provider.wait(id)).await;
-                Ok(exit.map_err(|_| Error::TooSlow { what: "its end", seconds: EXIT_WITHIN.as_secs() })??)
-            }
+            Err(_) => self.kill(id).await,
         }
+    }
+
+    /// Ends it without asking, and gives how it ended then.
+    pub(crate) async fn kill(&self, id: &SandboxId) -> Result<Exit, Error> {
+        self.provider.kill(id).await?;
+        let exit = tokio::time::timeout(EXIT_WITHIN, self.provider.wait(id)).await;
+        Ok(exit.map_err(|_| Error::TooSlow { what: "its end", seconds: EXIT_WITHIN.as_secs() })??)
     }
 
     /// The row is over: nothing of it may go on.
@@ -312,7 +326,12 @@ impl Driver {
         Ok(())
     }
 
-    async fn after_exit(&self, id: &SandboxId, exit: &Exit, why: Option<&str>) -> Result<(), Error> {
+    pub(crate) async fn after_exit(
+        &self,
+        id: &SandboxId,
+        exit: &Exit,
+        why: Option<&str>,
+    ) -> Result<(), Error> {
         self.record_exit(id, exit).await;
         let sandbox = self.find(id).await?;
         match sandbox.state {

@@ -30,6 +30,7 @@ mod reconcile;
 mod record;
 mod repository_file;
 mod setup;
+mod silence;
 mod watch;
 mod work;
 

@@ -24,6 +24,8 @@ pub trait Doors: Send + Sync + std::fmt::Debug {
     async fn close(&self, id: &SandboxId);
     /// Whether a sandbox on another machine has its tunnel open.
     fn has_tunnel(&self, id: &SandboxId) -> bool;
+    /// How often this server has heard a sandbox; from the first time that it is asked until the door is closed.
+    fn signs(&self, id: &SandboxId) -> u64;
 }
 
 /// How the orchestrator behaves.

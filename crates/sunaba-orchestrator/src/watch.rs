@@ -18,6 +18,7 @@ use crate::lost::Watchman;
 use crate::placement::{self, COURTESY};
 use crate::reconcile::{SEEN_FOR, SeenWaiting};
 use crate::record::record_once;
+use crate::silence::Eyes;
 use crate::{Parts, capacity, going_on, reconcile};
 
 /// The longest time between two looks at the rows.
@@ -56,6 +57,8 @@ pub struct Orchestrator {
     /// Which driver drives which sandbox, also when it panicked.
     driven_by: HashMap<tokio::task::Id, SandboxId>,
     seats: HashMap<SandboxId, Seat>,
+    /// Since when the rows are seen without a gap.
+    eyes: Eyes,
     /// Sandboxes that wait for room, and what was said about it.
     waiting: HashMap<SandboxId, String>,
     /// Sandboxes that nobody holds, and since when this node knows of them.
@@ -83,6 +86,7 @@ impl Orchestrator {
             drivers: JoinSet::new(),
             driven_by: HashMap::new(),
             seats: HashMap::new(),
+            eyes: Eyes::default(),
             waiting: HashMap::new(),
             free: HashMap::new(),
             watchman: JoinSet::new(),
@@ -160,6 +164,7 @@ impl Orchestrator {
             Ok(living) => living,
             Err(error) => {
                 tracing::warn!(%error, "cannot read the sandboxes; trying again");
+                self.eyes.lost();
                 return false;
             }
         };
@@ -173,6 +178,7 @@ impl Orchestrator {
                 None => self.consider(sandbox).await,
             }
         }
+        self.eyes.saw();
         true
     }
 
@@ -248,8 +254,14 @@ impl Orchestrator {
         let over = CancellationToken::new();
         let (sender, row) = watch::channel(sandbox.clone());
         self.seats.insert(sandbox.id.clone(), Seat { over: over.clone(), row: sender });
-        let driver =
-            Driver { parts: Arc::clone(&self.parts), gates: Arc::clone(&self.gates), provider, over, row };
+        let driver = Driver {
+            parts: Arc::clone(&self.parts),
+            gates: Arc::clone(&self.gates),
+            provider,
+            over,
+            row,
+            eyes: self.eyes.clone(),
+        };
         let id = sandbox.id.clone();
         let task = self.drivers.spawn(driver.drive(sandbox));
         self.driven_by.insert(task.id(), id);

@@ -44,6 +44,7 @@ pub use extract::list::{parse_cursor, parse_position};
 pub use files::{Between, Content, Entry, FileChange, FileSource, MirrorFiles, Patch, Shown};
 pub use hub::{Filters, Hub};
 pub use layers::token_path;
+pub use liveness::Liveness;
 pub use openapi::document as openapi_document;
 pub use problem::{ApiError, FieldError, Problem};
 pub use router::{GatewayRoutes, app};

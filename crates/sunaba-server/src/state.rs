@@ -108,7 +108,8 @@ pub struct Inner {
     pub(crate) rates: RateLimits,
     pub(crate) bodies: BodyBudget,
     pub(crate) room: Room,
-    pub(crate) liveness: Liveness,
+    /// Who was heard.
+    pub liveness: Liveness,
     pub(crate) providers: Providers,
     pub(crate) tasks: TaskTracker,
     /// One backup at a time.

@@ -9,7 +9,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions as _, Connection as _, PgConnection, PgPool};
 use sunaba_store_sql::tail::Tail;
 use sunaba_types::Clock;
-use sunaba_types::limits::NODE_SILENCE;
+use sunaba_types::limits::{LEGACY_SILENCE_SECONDS, NODE_SILENCE};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
@@ -52,6 +52,8 @@ pub struct Options {
     pub durability: Durability,
     /// Who has heard of no other server for so long does not tell what it appends.
     pub alone_after: Duration,
+    /// How long a sandbox may be silent that does not heartbeat continuously.
+    pub legacy_silence_seconds: i64,
 }
 
 impl Options {
@@ -64,6 +66,7 @@ impl Options {
             writers: 2,
             durability: Durability::Required,
             alone_after: NODE_SILENCE,
+            legacy_silence_seconds: LEGACY_SILENCE_SECONDS,
         }
     }
 }
@@ -134,6 +137,7 @@ impl PostgresStore {
         let context = Context {
             lines,
             clock: Arc::clone(&options.clock),
+            legacy_silence_seconds: options.legacy_silence_seconds,
             hint: Arc::clone(&hint),
             terms: Terms { durability: options.durability, known_layout: known_layout() },
             tail: Arc::clone(&tail),

@@ -18,6 +18,8 @@ pub struct Facts<'a> {
     #[serde(default, borrow)]
     heartbeat: Option<&'a RawValue>,
     #[serde(default, borrow)]
+    heartbeat_seconds: Option<&'a RawValue>,
+    #[serde(default, borrow)]
     message_id: Option<&'a RawValue>,
     #[serde(default, borrow)]
     content: Option<&'a RawValue>,
@@ -46,6 +48,11 @@ impl<'a> Facts<'a> {
     /// Whether the worker promises to be heard whatever its agent does.
     pub fn heartbeats_continuously(&self) -> bool {
         read::<String>(self.heartbeat).is_some_and(|mode| mode == "continuous")
+    }
+
+    /// How often, as it says.
+    pub fn heartbeat_seconds(&self) -> Option<f64> {
+        read(self.heartbeat_seconds)
     }
 
     pub fn message_id(&self) -> Option<String> {

@@ -10,6 +10,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 use sqlx::{Connection as _, SqliteConnection, SqlitePool};
 use sunaba_store_sql::tail::Tail;
 use sunaba_types::Clock;
+use sunaba_types::limits::LEGACY_SILENCE_SECONDS;
 use tokio::sync::watch;
 
 use crate::unit::Unit;
@@ -31,12 +32,14 @@ pub struct Options {
     pub clock: Arc<dyn Clock>,
     /// How many read-only connections may be open at once.
     pub readers: u32,
+    /// How long a sandbox may be silent that does not heartbeat continuously.
+    pub legacy_silence_seconds: i64,
 }
 
 impl Options {
     /// The usual settings.
     pub fn new(path: impl Into<PathBuf>, clock: Arc<dyn Clock>) -> Self {
-        Self { path: path.into(), clock, readers: 8 }
+        Self { path: path.into(), clock, readers: 8, legacy_silence_seconds: LEGACY_SILENCE_SECONDS }
     }
 }
 
@@ -124,7 +127,7 @@ impl SqliteStore {
             .await
             .map_err(failed)?;
         let (hint, hints) = watch::channel(position);
-        let unit = Unit::new(connection, Arc::clone(&options.clock));
+        let unit = Unit::new(connection, Arc::clone(&options.clock), options.legacy_silence_seconds);
         let tail = Arc::<Tail>::default();
         let writer = Writer::start(connect, unit, hint, Arc::clone(&tail));
         let readers = SqlitePoolOptions::new()

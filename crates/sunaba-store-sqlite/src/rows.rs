@@ -12,7 +12,7 @@ macro_rules! sandbox_query {
                       s.runtime AS "runtime!", s.model AS "model!", s.prompt AS "prompt!", s.branch_name,
                       s.base_commit, s.head_commit, s.isolation, s.memory_gb AS "memory_gb!", s.cpu AS "cpu!",
                       s.disk_gb AS "disk_gb!", s.terms AS "terms!", s.exit, s.cost_micros AS "cost_micros!",
-                      l.alive_until AS "alive_until?",
+                      l.alive_until AS "alive_until?", l.silence_seconds AS "silence_seconds!",
                       s.created_at AS "created_at!", s.ended_at
                FROM sandboxes AS s JOIN sandbox_log AS l ON l.sandbox_id = s.id "# + $tail
             $(, $arg)*

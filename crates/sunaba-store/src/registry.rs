@@ -192,6 +192,8 @@ pub struct SandboxChange {
     pub egress: Option<Egress>,
     /// How it ended at its provider.
     pub exit: Option<Exit>,
+    /// What has come in the way of its work, so that the task is tried again when it is over; only the first counts.
+    pub crashed: Option<String>,
 }
 
 impl SandboxChange {

@@ -24,9 +24,13 @@ pub const MESSAGE_REDELIVERY_SECONDS: i64 = 30;
 pub const LONG_POLL_MAX_SECONDS: u64 = 60;
 /// How long events of an ended sandbox are still recorded, in seconds.
 pub const ENDED_GRACE_SECONDS: i64 = 600;
-/// How long a sandbox that heartbeats continuously may be silent, in seconds.
+/// How often a worker heartbeats unless it is told otherwise, in seconds.
+pub const HEARTBEAT_SECONDS: f64 = 30.0;
+/// How long a sandbox that heartbeats continuously, and so often, may be silent, in seconds.
 pub const CONTINUOUS_SILENCE_SECONDS: i64 = 75;
-/// How long any other sandbox may be silent, in seconds.
+/// However often one heartbeats, so long it may be silent, in seconds.
+pub const SILENCE_MIN_SECONDS: i64 = 10;
+/// How long any other sandbox may be silent unless the server is told otherwise, in seconds.
 pub const LEGACY_SILENCE_SECONDS: i64 = 15 * 60;
 /// Largest blob, in bytes.
 pub const BLOB_MAX_BYTES: usize = 64 * 1024 * 1024;

@@ -405,6 +405,8 @@ pub struct Sandbox {
     pub cost_micros: i64,
     /// Until when it counts as alive without another sign.
     pub alive_until: Option<Timestamp>,
+    /// How long it may be silent, in seconds.
+    pub silence_seconds: i64,
     /// When it was asked for.
     pub created_at: Timestamp,
     /// When it ended.

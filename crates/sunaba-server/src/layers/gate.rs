@@ -56,13 +56,14 @@ pub(crate) async fn admit(state: &AppState, request: &mut Request) -> Result<(),
     }
     let token = presented(path, request);
     let identity = recognise(state, token.as_deref(), request.headers(), request.extensions()).await?;
+    if let Some(grant) = identity.sandbox() {
+        // Also what is turned away below has been heard.
+        state.liveness.heard(&grant.sandbox_id);
+    }
     state.rates.request(&identity)?;
     // What sandboxes ask for is the same routes; theirs are answered wherever their door is.
     if path.starts_with("/api/") && identity.sandbox().is_none() && !state.config().serves_api {
         return Err(role_not_here());
-    }
-    if let Some(grant) = identity.sandbox() {
-        state.liveness.heard(&grant.sandbox_id);
     }
     if path == "/gateway" || path.starts_with("/gateway/") {
         admit_to_gateway(&identity, request)?;

@@ -152,6 +152,7 @@ fn sandbox_id(key: String) -> Result<SandboxId, Unreadable> {
 fn with_log(mut loaded: Box<LoadedSandbox>, held: LockedLog) -> Box<LoadedSandbox> {
     loaded.log = held.log;
     loaded.row.alive_until = held.alive_until;
+    loaded.row.silence_seconds = loaded.log.silence_seconds;
     loaded.open_turn = held.open_turn;
     loaded
 }

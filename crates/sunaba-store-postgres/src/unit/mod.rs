@@ -91,7 +91,7 @@ impl Unit {
         let mut line = context.lines.take().await.map_err(BeginError::Away)?;
         context.terms.begin(&mut line).await?;
         let clock = Arc::clone(&context.clock);
-        let draft = Draft::new(clock.now());
+        let draft = Draft::new(clock.now(), context.legacy_silence_seconds);
         Ok(Self {
             line,
             clock,
@@ -141,7 +141,7 @@ impl Unit {
     }
 
     fn forget(&mut self) {
-        self.draft = Draft::new(self.draft.now);
+        self.draft.forget();
         self.versions.clear();
         self.probed = false;
     }

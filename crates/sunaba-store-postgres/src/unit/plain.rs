@@ -58,7 +58,7 @@ impl Plain {
         if appends.clone().flat_map(|append| &append.events).any(|event| may_cause(&event.event_type)) {
             return None;
         }
-        let mut draft = Draft::new(context.clock.now());
+        let mut draft = Draft::new(context.clock.now(), context.legacy_silence_seconds);
         let versions = context.recent.recall(appends.clone().map(|append| &append.sandbox_id), &mut draft)?;
         let known_hashes = draft.sandboxes.values().map(|known| known.log.last_hash).collect();
         let outcomes: Option<Vec<_>> = appends.map(|append| take_in(&mut draft, append)).collect();

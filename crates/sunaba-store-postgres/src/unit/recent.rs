@@ -116,8 +116,8 @@ mod tests {
     use super::*;
 
     fn draft_of(id: &SandboxId) -> Draft {
-        let mut draft = Draft::new(Timestamp::UNIX_EPOCH);
-        let row = external_sandbox(id, Timestamp::UNIX_EPOCH);
+        let mut draft = Draft::new(Timestamp::UNIX_EPOCH, 900);
+        let row = external_sandbox(id, Timestamp::UNIX_EPOCH, 900);
         draft.sandboxes.insert(id.clone(), LoadedSandbox::fresh(row));
         draft
     }
@@ -146,7 +146,7 @@ mod tests {
             spoil(&mut unsure.sandboxes.get_mut(&part).unwrap().log);
             recent.keep(&mut unsure, &HashMap::new());
         }
-        let mut draft = Draft::new(Timestamp::UNIX_EPOCH);
+        let mut draft = Draft::new(Timestamp::UNIX_EPOCH, 900);
         assert!(recent.recall([&whole, &part].into_iter(), &mut draft).is_none());
         assert!(draft.sandboxes.is_empty(), "all or none");
         assert!(recent.recall([&whole, &whole].into_iter(), &mut draft).is_some());

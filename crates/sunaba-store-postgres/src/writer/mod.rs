@@ -33,6 +33,7 @@ type Job = sunaba_store_sql::writer::Job<Unit>;
 pub(crate) struct Context {
     pub(crate) lines: Arc<Lines>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) legacy_silence_seconds: i64,
     pub(crate) hint: Arc<watch::Sender<i64>>,
     pub(crate) terms: Terms,
     pub(crate) tail: Arc<Tail>,

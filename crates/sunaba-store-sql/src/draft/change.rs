@@ -245,6 +245,10 @@ impl LoadedSandbox {
             row.terms.egress.clone_from(&change.egress);
             self.row_changed = true;
         }
+        if change.crashed.is_some() && row.terms.crashed.is_none() {
+            row.terms.crashed.clone_from(&change.crashed);
+            self.row_changed = true;
+        }
         if change.exit.is_some() && row.exit != change.exit {
             row.exit.clone_from(&change.exit);
             self.row_changed = true;

@@ -98,8 +98,8 @@ mod tests {
     #[test]
     fn a_turn_that_goes_on_between_others_is_over_once() {
         let (id, now) = (SandboxId::generate(), Timestamp::UNIX_EPOCH);
-        let mut draft = Draft::new(now);
-        let mut loaded = LoadedSandbox::fresh(external_sandbox(&id, now));
+        let mut draft = Draft::new(now, 900);
+        let mut loaded = LoadedSandbox::fresh(external_sandbox(&id, now, 900));
         loaded.open_turn = Some((5, Turn { tools: 2, ..Turn::starting(1, now) }));
         draft.sandboxes.insert(id.clone(), loaded);
         for (number, seq) in [(4, 7), (5, 8), (6, 9)] {

@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use sunaba_engine::{effects_of, effects_of_watched};
+use sunaba_engine::{effects_of, effects_of_watched, silence};
 use sunaba_store::{AppendOutcome, Appended, EVENT_TYPES_MAX, Rejection, Writer};
 use sunaba_types::chain::Hash;
-use sunaba_types::limits::{CONTINUOUS_SILENCE_SECONDS, ENDED_GRACE_SECONDS, LEGACY_SILENCE_SECONDS};
+use sunaba_types::limits::ENDED_GRACE_SECONDS;
 use sunaba_types::{NewEvent, SandboxId, SandboxState, Timestamp, bus_name};
 
 use super::{Draft, EXTERNAL};
@@ -156,9 +156,10 @@ impl Draft {
     fn on_messages(&mut self, id: &SandboxId, event: &NewEvent) -> OnMessages {
         match event.event_type.as_str() {
             "agent.started" => {
-                let silence = match Facts::of(&event.payload).heartbeats_continuously() {
-                    true => CONTINUOUS_SILENCE_SECONDS,
-                    false => LEGACY_SILENCE_SECONDS,
+                let facts = Facts::of(&event.payload);
+                let silence = match facts.heartbeats_continuously() {
+                    true => silence::window_of(facts.heartbeat_seconds()),
+                    false => self.legacy_silence_seconds,
                 };
                 self.set_silence(id, silence);
                 OnMessages::OfferAgain
@@ -174,10 +175,13 @@ impl Draft {
     /// The state changes that a recorded event of a living sandbox causes.
     pub fn follow(&mut self, id: &SandboxId, event: &NewEvent) {
         let row = &self.sandbox(id).row;
-        let (state, is_watched) = (row.state, row.provider != EXTERNAL);
+        let (state, is_watched, is_crashed) =
+            (row.state, row.provider != EXTERNAL, row.terms.crashed.is_some());
         let task = self.task_of(id).map(|task| task.status);
-        let effects = if is_watched { effects_of_watched } else { effects_of };
-        let effects = effects(&event.event_type, &event.payload, state, task);
+        let effects = match is_watched {
+            true => effects_of_watched(&event.event_type, &event.payload, state, task, is_crashed),
+            false => effects_of(&event.event_type, &event.payload, state, task),
+        };
         if let Some(how) = effects.crash {
             let loaded = self.sandbox(id);
             loaded.row.terms.crashed.get_or_insert(how);
@@ -206,6 +210,7 @@ impl Draft {
         let now = self.now;
         let loaded = self.sandbox(id);
         loaded.log.silence_seconds = seconds;
+        loaded.row.silence_seconds = seconds;
         loaded.log_changed = true;
         // The window may become shorter, so the moment is set anew instead of moved on.
         loaded.row.alive_until = None;

@@ -78,7 +78,7 @@ impl LoadedSandbox {
             noise_count: 0,
             type_count: 0,
             noisy_count: 0,
-            silence_seconds: sunaba_types::limits::LEGACY_SILENCE_SECONDS,
+            silence_seconds: row.silence_seconds,
         };
         Box::new(Self {
             row,

@@ -44,6 +44,8 @@ use crate::facts::Turn;
 pub struct Draft {
     /// The moment of the transaction.
     pub now: Timestamp,
+    /// How long a sandbox may be silent that does not heartbeat continuously.
+    pub legacy_silence_seconds: i64,
     /// Sandboxes by id, so that they are written in one order. Boxed: they are large, and a map moves what is in it.
     pub sandboxes: BTreeMap<SandboxId, Box<LoadedSandbox>>,
     /// Tasks by id.
@@ -72,9 +74,10 @@ pub struct Draft {
 
 impl Draft {
     /// One that knows nothing.
-    pub fn new(now: Timestamp) -> Self {
+    pub fn new(now: Timestamp, legacy_silence_seconds: i64) -> Self {
         Self {
             now,
+            legacy_silence_seconds,
             sandboxes: BTreeMap::new(),
             tasks: HashMap::new(),
             known: HashMap::new(),
@@ -88,5 +91,10 @@ impl Draft {
             no_longer_waited_for: BTreeSet::new(),
             position: None,
         }
+    }
+
+    /// Forgets everything but the moment.
+    pub fn forget(&mut self) {
+        *self = Self::new(self.now, self.legacy_silence_seconds);
     }
 }

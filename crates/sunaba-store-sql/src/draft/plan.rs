@@ -18,7 +18,7 @@ pub struct PlannedSandbox {
 }
 
 /// A sandbox that is made known by its first event.
-pub fn external_sandbox(id: &SandboxId, now: Timestamp) -> Sandbox {
+pub fn external_sandbox(id: &SandboxId, now: Timestamp, silence_seconds: i64) -> Sandbox {
     Sandbox {
         id: id.clone(),
         project_id: None,
@@ -42,6 +42,7 @@ pub fn external_sandbox(id: &SandboxId, now: Timestamp) -> Sandbox {
         exit: None,
         cost_micros: 0,
         alive_until: None,
+        silence_seconds,
         created_at: now,
         ended_at: None,
     }
@@ -83,6 +84,7 @@ impl Draft {
             exit: None,
             cost_micros: 0,
             alive_until: None,
+            silence_seconds: self.legacy_silence_seconds,
             created_at: now,
             ended_at: None,
         };

@@ -31,6 +31,7 @@ pub struct SandboxRow {
     pub exit: Option<String>,
     pub cost_micros: i64,
     pub alive_until: Option<i64>,
+    pub silence_seconds: i64,
     pub created_at: i64,
     pub ended_at: Option<i64>,
 }
@@ -67,6 +68,7 @@ impl TryFrom<SandboxRow> for Sandbox {
             },
             cost_micros: row.cost_micros,
             alive_until: maybe_time(row.alive_until, TABLE, "alive_until", &key)?,
+            silence_seconds: row.silence_seconds,
             created_at: time(row.created_at, TABLE, "created_at", &key)?,
             ended_at: maybe_time(row.ended_at, TABLE, "ended_at", &key)?,
         })

@@ -65,7 +65,7 @@ impl Unit {
             "INSERT INTO sandbox_log (sandbox_id, last_hash, silence_seconds) VALUES (?1, ?2, ?3)",
             id,
             genesis,
-            sunaba_types::limits::LEGACY_SILENCE_SECONDS
+            row.silence_seconds
         )
         .execute(self.sql())
         .await?;

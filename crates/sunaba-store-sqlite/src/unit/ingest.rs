@@ -62,7 +62,7 @@ impl Unit {
             if writer != Writer::Registrar {
                 return Ok(Err(Rejection::UnknownSandbox));
             }
-            let row = external_sandbox(id, self.now());
+            let row = external_sandbox(id, self.now(), self.draft.legacy_silence_seconds);
             self.insert_sandbox(row).await?;
         }
         match self.draft.take_in(id, writer, event) {

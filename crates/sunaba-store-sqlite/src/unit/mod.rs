@@ -35,8 +35,12 @@ pub(crate) struct Unit {
 }
 
 impl Unit {
-    pub(crate) fn new(connection: SqliteConnection, clock: Arc<dyn Clock>) -> Self {
-        let draft = Draft::new(clock.now());
+    pub(crate) fn new(
+        connection: SqliteConnection,
+        clock: Arc<dyn Clock>,
+        legacy_silence_seconds: i64,
+    ) -> Self {
+        let draft = Draft::new(clock.now(), legacy_silence_seconds);
         Self { connection: Some(connection), clock, draft }
     }
 
@@ -56,7 +60,7 @@ impl Unit {
             self.connection = Some(crate::open::reconnect(connect).await?);
         }
         if self.draft.sandboxes.len() > KNOWN_SANDBOXES {
-            self.draft = Draft::new(self.draft.now);
+            self.draft.forget();
         }
         sqlx::query("BEGIN IMMEDIATE").execute(self.sql()).await?;
         self.draft.now = self.clock.now();
@@ -72,7 +76,7 @@ impl Unit {
 
     /// Undoes the transaction and forgets what was known.
     pub(crate) async fn rollback(&mut self) {
-        self.draft = Draft::new(self.draft.now);
+        self.draft.forget();
         let Some(connection) = self.connection.as_mut() else { return };
         // SQLite may have undone it already; then there is nothing to roll back.
         let undone = sqlx::query("ROLLBACK").execute(&mut *connection).await;

@@ -71,7 +71,7 @@ pub async fn records_state_changes_in_the_log(world: World) {
     assert_eq!(changes, wanted);
 }
 
-/// Every event moves `alive_until`: 75 s for who heartbeats continuously, else 15 minutes.
+/// Every event moves `alive_until`: 75 s for who heartbeats continuously and as usual, else 15 minutes.
 pub async fn moves_liveness(world: World) {
     let (_, sandbox) = world.creating().await;
     let alive = async || {
@@ -90,8 +90,13 @@ pub async fn moves_liveness(world: World) {
     assert_eq!(alive().await, Some(CONTINUOUS_SILENCE_SECONDS - 20), "the server's word is no sign of life");
     world.append(&sandbox.id, own(&sandbox), vec![event("x", json!({}))]).await;
     assert_eq!(alive().await, Some(CONTINUOUS_SILENCE_SECONDS));
+    let rarely = event("agent.started", json!({"heartbeat": "continuous", "heartbeat_seconds": 60.0}));
+    world.append(&sandbox.id, own(&sandbox), vec![rarely]).await;
+    assert_eq!(alive().await, Some(CONTINUOUS_SILENCE_SECONDS * 2));
+    assert_eq!(world.get_sandbox(&sandbox.id).await.silence_seconds, CONTINUOUS_SILENCE_SECONDS * 2);
     world.append(&sandbox.id, own(&sandbox), vec![event("agent.started", json!({}))]).await;
     assert_eq!(alive().await, Some(LEGACY_SILENCE_SECONDS));
+    assert_eq!(world.get_sandbox(&sandbox.id).await.silence_seconds, LEGACY_SILENCE_SECONDS);
 }
 
 /// What an operator reports for an old sandbox does not touch the task of a newer attempt.

@@ -7,13 +7,13 @@ use sunaba_agent::NativeConfig;
 use sunaba_llm::ApiKey;
 use sunaba_types::PermissionMode;
 use sunaba_types::execution::variables::{self, Impossible};
+use sunaba_types::limits::HEARTBEAT_SECONDS;
 
 pub use super::agent::Agent;
 pub use super::continuous::Continuous;
 use super::native;
 pub use super::resumption::Resumption;
 
-const HEARTBEAT_DEFAULT_SECONDS: f64 = 30.0;
 const HEARTBEAT_MIN_SECONDS: f64 = 0.05;
 const MAX_TURNS_DEFAULT: u32 = 50;
 const TITLE_MAX_CHARS: usize = 72;
@@ -147,7 +147,7 @@ impl Identity {
 
 fn heartbeat(lookup: Lookup<'_>) -> Result<Duration, ConfigError> {
     let Some(value) = optional(lookup, "HEARTBEAT_INTERVAL") else {
-        return Ok(Duration::from_secs_f64(HEARTBEAT_DEFAULT_SECONDS));
+        return Ok(Duration::from_secs_f64(HEARTBEAT_SECONDS));
     };
     match value.parse::<f64>() {
         Ok(seconds) if (HEARTBEAT_MIN_SECONDS..=3600.0).contains(&seconds) => {

@@ -91,7 +91,8 @@ impl Session<'_> {
             () = self.upkeep.over.cancelled() => return None,
         };
         tracing::info!(messages = said.len(), "somebody said more; the agent goes on");
-        let begun = started(Some(assignment.agent.clone()), Some(assignment), Some(&session_id));
+        let begun =
+            started(self.identity, Some(assignment.agent.clone()), Some(assignment), Some(&session_id));
         self.reporter.emit("agent.started", Source::Agent, begun);
         let prompt = said.iter().map(spoken).collect::<Vec<_>>().join("\n\n");
         let session = SessionStart::Resume { transcript };

@@ -52,7 +52,12 @@ pub(super) fn run(identity: &Identity, lookup: Lookup<'_>) -> anyhow::Result<boo
     reporter.emit(
         "agent.started",
         Source::Agent,
-        started(Agent::read(lookup).ok(), assignment.as_ref().ok(), resumed(assignment.as_ref().ok())),
+        started(
+            identity,
+            Agent::read(lookup).ok(),
+            assignment.as_ref().ok(),
+            resumed(assignment.as_ref().ok()),
+        ),
     );
     let told = assignment.as_ref().ok().and_then(|assignment| assignment.prompt_message.clone());
     let (upkeep, inbox) = Upkeep::start(identity, &reporter, told)?;

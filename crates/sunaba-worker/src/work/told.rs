@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use sunaba_agent::RunOutcome;
 use sunaba_types::{Clock as _, SystemClock};
 
-use super::config::{Agent, Assignment};
+use super::config::{Agent, Assignment, Identity};
 use super::repository::Captured;
 
 /// The conversation that the first run goes on with.
@@ -14,6 +14,7 @@ pub(super) fn resumed(assignment: Option<&Assignment>) -> Option<&str> {
 
 /// `agent.started`.
 pub(super) fn started(
+    identity: &Identity,
     agent: Option<Agent>,
     assignment: Option<&Assignment>,
     resumed: Option<&str>,
@@ -23,6 +24,7 @@ pub(super) fn started(
         "sdk": agent.as_ref().map(Agent::sdk),
         "runtime": agent.as_ref().map(Agent::name),
         "heartbeat": "continuous",
+        "heartbeat_seconds": identity.heartbeat.as_secs_f64(),
         "model": assignment.map(|assignment| &assignment.model),
         "task": assignment.map(|assignment| &assignment.title),
         "branch_name": assignment.map(|assignment| &assignment.branch),

@@ -495,8 +495,16 @@ pub(crate) const KEYS: &[Key] = &[
         name: "orchestrator.heartbeat_seconds",
         env: &["HEARTBEAT_INTERVAL"],
         default: Some("30"),
-        help: "Seconds between the signs of life of a worker.",
+        help: "Seconds between the signs of life of a worker. A sandbox that was not heard for two and a half of them (at least 10 s) is warned about; after two and a half times that it is ended and its task is tried again. Time in which this server could not have heard it does not count.",
         apply: |config, text| set(&mut config.orchestrator.heartbeat_seconds, whole(text, 1, 60)),
+        ..PLAIN
+    },
+    Key {
+        name: "orchestrator.legacy_silence_minutes",
+        env: &["LEGACY_SILENCE_MINUTES"],
+        default: Some("15"),
+        help: "The same time, in minutes, for a sandbox whose worker has not said that it gives signs of life all the time. `external` sandboxes are never ended for it.",
+        apply: |config, text| set(&mut config.orchestrator.legacy_silence_minutes, whole(text, 1, 1440)),
         ..PLAIN
     },
 ];

@@ -157,6 +157,8 @@ pub(crate) struct OrchestratorConfig {
     pub(crate) follow_up_minutes: f64,
     /// Seconds between a worker's heartbeats.
     pub(crate) heartbeat_seconds: u32,
+    /// After how many minutes of silence a worker that does not heartbeat continuously is no longer taken to live.
+    pub(crate) legacy_silence_minutes: u32,
     /// After how many minutes of silence another server is given up.
     pub(crate) node_lost_minutes: u32,
 }
@@ -255,6 +257,7 @@ impl Config {
                 max_turns: 0,
                 follow_up_minutes: 0.0,
                 heartbeat_seconds: 0,
+                legacy_silence_minutes: 0,
                 node_lost_minutes: 0,
             },
         }

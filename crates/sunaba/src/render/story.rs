@@ -137,8 +137,20 @@ impl Story {
             }
             "sandbox.timeout" => self.plain("◷", "its time is over; it is asked to end"),
             "sandbox.warning" => self.warnings(event),
+            "sandbox.warned" | "sandbox.unresponsive" | "sandbox.interrupted" => self.silence(event),
+            "sandbox.heard_again" => self.plain("◷", "it is heard again"),
             _ => super::questions::lines(event, self.colour),
         }
+    }
+
+    fn silence(&self, event: &Event) -> String {
+        let seconds = event.number("silent_seconds").unwrap_or(0);
+        let more = match event.event_type.as_str() {
+            "sandbox.unresponsive" if event.text("process") == Some("lives") => ", although it lives",
+            "sandbox.interrupted" => "; it is asked to end",
+            _ => "",
+        };
+        self.plain("◷", &format!("nothing was heard from the sandbox for {seconds} s{more}"))
     }
 
     fn plain(&self, glyph: &str, text: &str) -> String {

@@ -357,3 +357,24 @@ fn setup_network_and_budget_are_told_in_a_line_each() {
          $ the budget lowers the longest answer from 8000 to 900 tokens\n"
     );
 }
+
+#[test]
+fn a_silence_is_told_as_it_goes_on() {
+    let silent = |seconds| json!({"silent_seconds": seconds, "window_seconds": 75, "process": "lives"});
+    let text = told(
+        Colour::Off,
+        &[
+            ("sandbox.warned", silent(75)),
+            ("sandbox.unresponsive", silent(113)),
+            ("sandbox.interrupted", silent(150)),
+            ("sandbox.heard_again", json!({})),
+        ],
+    );
+    let head = "◷ nothing was heard from the sandbox for";
+    assert_eq!(
+        text,
+        format!(
+            "{head} 75 s\n{head} 113 s, although it lives\n{head} 150 s; it is asked to end\n◷ it is heard again\n"
+        )
+    );
+}

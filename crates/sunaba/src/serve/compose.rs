@@ -168,7 +168,11 @@ impl Parts {
         let egress = gateway::egress(config, &basis.store)?;
         let doors = Doors::new(app.clone(), stop.clone()).with_egress(egress);
         state.tunnels.lead_to(doors.clone());
-        let ways = ServerDoors { doors: doors.clone(), tunnels: state.tunnels.clone() };
+        let ways = ServerDoors {
+            doors: doors.clone(),
+            tunnels: state.tunnels.clone(),
+            liveness: state.liveness.clone(),
+        };
         if config.roles.orchestrator {
             say_isolation(&basis.providers);
         }

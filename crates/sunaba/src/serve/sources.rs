@@ -38,6 +38,8 @@ pub(super) struct ServerDoors {
     pub(super) doors: sunaba_server::Doors,
     /// Of those on other machines.
     pub(super) tunnels: sunaba_server::Tunnels,
+    /// Who was heard through either.
+    pub(super) liveness: sunaba_server::Liveness,
 }
 
 #[async_trait]
@@ -49,10 +51,15 @@ impl sunaba_orchestrator::Doors for ServerDoors {
     async fn close(&self, id: &SandboxId) {
         self.tunnels.close(id);
         self.doors.close(id).await;
+        self.liveness.forget(id);
     }
 
     fn has_tunnel(&self, id: &SandboxId) -> bool {
         self.tunnels.is_up(id)
+    }
+
+    fn signs(&self, id: &SandboxId) -> u64 {
+        self.liveness.signs(id)
     }
 }
 

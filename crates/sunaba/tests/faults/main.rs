@@ -12,5 +12,6 @@ mod leavings;
 mod run;
 mod sandboxes;
 mod server;
+mod silence;
 mod subscriber;
 mod writer;

@@ -57,7 +57,7 @@ fn directories(data: &Path, ids: &[String]) -> Vec<String> {
     left
 }
 
-fn processes_of(ids: &[String]) -> Vec<String> {
+pub(crate) fn processes_of(ids: &[String]) -> Vec<String> {
     let mut left = Vec::new();
     for pid in processes() {
         let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
