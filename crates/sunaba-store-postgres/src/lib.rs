@@ -30,6 +30,7 @@ mod refusal;
 mod registry;
 mod rows;
 mod secrets;
+pub mod session;
 mod sessions;
 mod settings;
 mod spending;

@@ -18,6 +18,7 @@ use crate::lines::Lines;
 use crate::listen::Listener;
 use crate::others::Others;
 use crate::refusal::OpenError;
+use crate::session;
 use crate::unit::{Recent, Terms};
 use crate::writer::{Context, Writer};
 
@@ -117,10 +118,10 @@ impl PostgresStore {
         let (hint, hints) = watch::channel(position);
         let (hint, tail) = (Arc::new(hint), Arc::<Tail>::default());
         let recent = Arc::<Recent>::default();
-        let writers = forgetting_pool(options.writers, writing(&connect), &recent);
+        let writers = forgetting_pool(options.writers, connect.clone().options(session::writing()), &recent);
         let lines = Lines::new(writers, options.writers as usize);
         // One more on which the store listens, and one on which the feed is read.
-        let readers = pool(options.readers + 2, reading(&connect));
+        let readers = pool(options.readers + 2, connect.clone().options(session::reading()));
         let (stop, background) = (CancellationToken::new(), TaskTracker::new());
         let teller: Arc<str> = sunaba_types::new_event_id().into();
         let (pool, teller_of) = (readers.clone(), Arc::clone(&teller));
@@ -227,34 +228,6 @@ fn pool_options(most: u32) -> PgPoolOptions {
                 Ok(true)
             })
         })
-}
-
-/// Every statement of the writer finds its rows by key. Its plans are made once and must not depend on how
-/// large a table was at that moment.
-fn writing(connect: &PgConnectOptions) -> PgConnectOptions {
-    bounded(connect).options([
-        ("lock_timeout", "1500"),
-        // Whoever waited for a lock has to see what is there now.
-        ("default_transaction_isolation", "read committed"),
-        ("idle_in_transaction_session_timeout", "10000"),
-        ("plan_cache_mode", "force_generic_plan"),
-        ("enable_sort", "off"),
-    ])
-}
-
-fn reading(connect: &PgConnectOptions) -> PgConnectOptions {
-    bounded(connect).options([("default_transaction_read_only", "on")])
-}
-
-fn bounded(connect: &PgConnectOptions) -> PgConnectOptions {
-    // Whatever is joined is found by key, few rows at a time.
-    connect.clone().options([
-        ("statement_timeout", "2000"),
-        ("enable_seqscan", "off"),
-        ("enable_hashjoin", "off"),
-        ("enable_mergejoin", "off"),
-        ("jit", "off"),
-    ])
 }
 
 /// Checks the server, migrates and gives the feed's last position.

@@ -27,7 +27,7 @@ impl Command<Unit> for Suspend {
     async fn run(&self, unit: &mut Unit) -> Result<Sandbox, Fault> {
         let (key, now) = (self.id.as_str(), unit.now().as_microsecond());
         let asks = sqlx::query_scalar!(
-            r#"SELECT count(*) AS "open!" FROM questions WHERE sandbox_id = $1 AND state = 'open'"#,
+            r#"SELECT count(*) AS "open!" FROM questions WHERE sandbox_id = $1 AND answered_at IS NULL"#,
             key
         )
         .fetch_one(unit.sql())
@@ -85,7 +85,8 @@ impl Command<Unit> for Wake {
         let due = sqlx::query!(
             "DELETE FROM waits
              WHERE sandbox_id = $1 AND (until IS NULL OR until <= $2)
-               AND NOT EXISTS (SELECT 1 FROM questions AS q WHERE q.sandbox_id = waits.sandbox_id AND q.state = 'open')
+               AND NOT EXISTS (SELECT 1 FROM questions AS q
+                               WHERE q.sandbox_id = waits.sandbox_id AND q.answered_at IS NULL)
              RETURNING words, until",
             key,
             now
@@ -107,7 +108,8 @@ impl PostgresStore {
         let due = sqlx::query_scalar!(
             "SELECT w.sandbox_id FROM waits AS w JOIN sandboxes AS s ON s.id = w.sandbox_id
              WHERE s.ended_at IS NOT NULL AND (w.until IS NULL OR w.until <= $1)
-               AND NOT EXISTS (SELECT 1 FROM questions AS q WHERE q.sandbox_id = w.sandbox_id AND q.state = 'open')
+               AND NOT EXISTS (SELECT 1 FROM questions AS q
+                               WHERE q.sandbox_id = w.sandbox_id AND q.answered_at IS NULL)
              ORDER BY w.created_at, w.sandbox_id LIMIT $2",
             now,
             limit

@@ -116,7 +116,7 @@ impl Unit {
         sqlx::query!(
             "UPDATE questions SET state = 'withdrawn', answered_at = $2,
                                   reason = 'the sandbox ended before it was answered'
-             WHERE state = 'open' AND sandbox_id = ANY($1)",
+             WHERE answered_at IS NULL AND sandbox_id = ANY($1)",
             &ids,
             now
         )

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use sqlx::{Executor as _, PgConnection, Row as _};
+use sqlx::{Executor as _, Row as _};
 use sunaba_store::{
     Error, EventStore as _, FeedStore as _, MessageStore as _, RegistryStore as _, Rejection, Reserve,
     SandboxChange, Settlement, Spender, SpendingStore as _, Store as _,
@@ -138,61 +138,6 @@ async fn costs_stay_true_when_work_beside_them_is_undone() {
         let known = store.change_sandbox(&id, SandboxChange::default()).await.unwrap();
         let stored = store.find_sandbox(&id).await.unwrap().unwrap();
         assert_eq!((known.cost_micros, stored.cost_micros), (60 * round, 60 * round));
-    }
-}
-
-async fn plan(connection: &mut PgConnection, sql: &str) -> String {
-    let rows =
-        sqlx::query(sqlx::AssertSqlSafe(format!("EXPLAIN {sql}"))).fetch_all(connection).await.unwrap();
-    rows.iter().map(|row| row.get::<String, _>(0)).collect::<Vec<_>>().join("\n")
-}
-
-/// Whatever is asked often is found by an index of its own.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_asked_often_uses_its_index() {
-    let url = Postgres::shared().database();
-    drop(open(&url).await);
-    let mut connection = second_connection(&url).await;
-    connection.execute("SET enable_seqscan = off; SET enable_bitmapscan = off").await.unwrap();
-    for (sql, index) in [
-        ("SELECT sum(cost_micros) FROM model_calls WHERE sandbox_id = 'x'", "model_calls_by_sandbox"),
-        ("SELECT sum(cost_micros) FROM model_calls WHERE task_id = 'x'", "model_calls_by_task"),
-        ("SELECT sum(cost_micros) FROM model_calls WHERE project_id = 'x'", "model_calls_by_project"),
-        ("SELECT id FROM model_calls WHERE settled_at IS NULL ORDER BY created_at", "model_calls_open"),
-        ("SELECT 1 FROM tokens WHERE hash = 'x'", "tokens_hash_key"),
-        (
-            "SELECT 1 FROM tokens WHERE kind <> 'sandbox' ORDER BY created_at DESC, id DESC",
-            "tokens_of_people",
-        ),
-        ("SELECT 1 FROM sandboxes WHERE provider = 'x' AND state = ANY('{a,b}')", "sandboxes_by_provider"),
-        (
-            "SELECT 1 FROM sandboxes WHERE task_id = 'x' ORDER BY created_at DESC, id DESC",
-            "sandboxes_by_task",
-        ),
-        ("SELECT 1 FROM tasks WHERE status = 'x' ORDER BY created_at DESC, id DESC", "tasks_by_status"),
-        ("SELECT 1 FROM tickets ORDER BY created_at DESC, id DESC LIMIT 5", "tickets_by_time"),
-        (
-            "SELECT seq FROM events WHERE sandbox_id = 'x' AND class = 0 AND seq + 0 < 9
-             ORDER BY seq + 0 DESC LIMIT 9",
-            "events_by_class",
-        ),
-        (
-            "SELECT type_seq FROM events WHERE sandbox_id = 'x' AND event_type = 'y' AND seq + 0 < 9
-             ORDER BY seq + 0 DESC LIMIT 1",
-            "events_by_type",
-        ),
-        (
-            "SELECT seq FROM events WHERE sandbox_id = 'x' AND event_id >= 'y' ORDER BY event_id LIMIT 1",
-            "events_by_event_id",
-        ),
-        (
-            "SELECT 1 FROM messages WHERE sandbox_id = 'x' AND state IN ('queued', 'handed_over')
-               AND acknowledged_at IS NULL",
-            "messages_outstanding",
-        ),
-    ] {
-        let plan = plan(&mut connection, sql).await;
-        assert!(plan.contains(index) && !plan.contains("Sort"), "{sql}\n{plan}");
     }
 }
 

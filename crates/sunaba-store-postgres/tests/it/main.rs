@@ -11,6 +11,8 @@ mod opening;
 #[cfg(test)]
 mod plain;
 #[cfg(test)]
+mod plans;
+#[cfg(test)]
 mod property;
 #[cfg(test)]
 mod restart;

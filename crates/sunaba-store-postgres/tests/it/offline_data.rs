@@ -1,7 +1,5 @@
 //! The committed offline data of the compile-checked queries fits the migrations.
 
-use std::collections::BTreeSet;
-
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, Column as _, Executor as _, PgConnection, SqlSafeStr as _, Statement as _};
 use sunaba_testkit::Postgres;
@@ -21,18 +19,22 @@ async fn offline_data_is_not_stale() {
 
 /// Every query in `.sqlx` can be prepared there and gives the columns it says.
 pub(crate) async fn assert_fits(connection: &mut PgConnection) {
-    let mut checked = BTreeSet::new();
-    for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.sqlx")).unwrap() {
-        let file = file.unwrap().path();
-        let data: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
-        let query = data["query"].as_str().unwrap().to_owned();
-        let statement = (&mut *connection).prepare(AssertSqlSafe(query).into_sql_str()).await;
-        let statement = statement.unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    for (data, query) in queries() {
+        let statement = (&mut *connection).prepare(AssertSqlSafe(query.clone()).into_sql_str()).await;
+        let statement = statement.unwrap_or_else(|error| panic!("{query}\n{error}"));
         let columns: Vec<&str> = statement.columns().iter().map(|column| column.name()).collect();
         let described = data["describe"]["columns"].as_array().unwrap();
         let described: Vec<&str> = described.iter().map(|column| column["name"].as_str().unwrap()).collect();
-        assert_eq!(columns, described, "{}", file.display());
-        checked.insert(file);
+        assert_eq!(columns, described, "{query}");
     }
-    assert!(checked.len() > 50, "{}", checked.len());
+}
+
+/// What is known of every query in `.sqlx`, and the query.
+pub(crate) fn queries() -> Vec<(Value, String)> {
+    let files = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.sqlx")).unwrap();
+    let data = files.map(|file| std::fs::read(file.unwrap().path()).unwrap());
+    let data = data.map(|data| serde_json::from_slice::<Value>(&data).unwrap());
+    let found: Vec<_> = data.map(|data| (data.clone(), data["query"].as_str().unwrap().to_owned())).collect();
+    assert!(found.len() > 50, "{}", found.len());
+    found
 }

@@ -205,7 +205,7 @@ impl Unit {
         sqlx::query!(
             "UPDATE questions SET state = 'withdrawn', answered_at = ?2,
                                   reason = 'the sandbox ended before it was answered'
-             WHERE state = 'open' AND sandbox_id IN (SELECT value FROM json_each(?1))",
+             WHERE answered_at IS NULL AND sandbox_id IN (SELECT value FROM json_each(?1))",
             ids,
             now
         )

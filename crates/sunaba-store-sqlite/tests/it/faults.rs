@@ -150,28 +150,6 @@ async fn costs_stay_true_when_work_beside_them_is_undone() {
     }
 }
 
-/// Every sum is found by an index, never by walking all calls.
-#[tokio::test]
-async fn sums_of_calls_use_their_index() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("sunaba.db");
-    drop(open(&path).await);
-    let mut connection = second_connection(&path).await;
-    for (column, index) in
-        [("sandbox_id", "by_sandbox"), ("task_id", "by_task"), ("project_id", "by_project")]
-    {
-        let plan = format!("EXPLAIN QUERY PLAN SELECT sum(cost_micros) FROM model_calls WHERE {column} = ?1");
-        let row = sqlx::query(sqlx::AssertSqlSafe(plan)).fetch_one(&mut connection).await.unwrap();
-        let detail: String = sqlx::Row::get(&row, "detail");
-        assert!(detail.starts_with("SEARCH") && detail.contains(index), "{detail}");
-    }
-    let open_calls =
-        "EXPLAIN QUERY PLAN SELECT id FROM model_calls WHERE settled_at IS NULL ORDER BY created_at";
-    let rows = sqlx::query(open_calls).fetch_all(&mut connection).await.unwrap();
-    let details: Vec<String> = rows.iter().map(|row| sqlx::Row::get(row, "detail")).collect();
-    assert!(details.len() == 1 && details[0].contains("model_calls_open"), "{details:?}");
-}
-
 async fn hold(connection: &mut SqliteConnection) {
     sqlx::query("BEGIN IMMEDIATE").execute(connection).await.unwrap();
 }

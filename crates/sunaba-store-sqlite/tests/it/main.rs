@@ -9,6 +9,8 @@ mod faults;
 #[cfg(test)]
 mod offline_data;
 #[cfg(test)]
+mod plans;
+#[cfg(test)]
 mod property;
 #[cfg(test)]
 mod restart;

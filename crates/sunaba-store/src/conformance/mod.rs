@@ -65,7 +65,7 @@ macro_rules! conformance {
                 publishes_queueing_and_delivery;
             questions:
                 asks_once, refuses_to_be_asked, takes_one_answer, lets_time_decide, keeps_what_is_to_wait,
-                withdraws, remembers_for_a_tool, lists_questions;
+                withdraws, remembers_for_a_tool, remembers_without_a_task, lists_questions;
             registry:
                 keeps_one_project_a_repository, lists_what_may_be_seen, claims_a_task_once,
                 takes_an_external_sandbox_as_running, makes_all_of_a_work_or_nothing,

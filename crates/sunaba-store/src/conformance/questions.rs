@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 use sunaba_engine::SandboxTrigger;
 use sunaba_types::{
-    Decision, ExecutionConfig, NewAnswer, NewQuestion, Question, QuestionPolicy, QuestionState, Remember,
-    Sandbox, SandboxId, Terms,
+    Decision, ExecutionConfig, NewAnswer, NewQuestion, ProjectId, Question, QuestionPolicy, QuestionState,
+    Remember, Sandbox, SandboxId, Terms,
 };
 
-use super::world::{World, own};
+use super::world::{World, event, own};
 use crate::{Error, QuestionFilter, Writer};
 
 fn call(sandbox: &SandboxId, name: &str, command: &str) -> NewQuestion {
@@ -228,6 +228,22 @@ pub async fn remembers_for_a_tool(world: World) {
     assert_eq!(world.ask(&stranger, "e", "pwd").await.state, QuestionState::Open);
 }
 
+/// Where there is no task an answer is remembered in its sandbox; the one to the newest question counts.
+pub async fn remembers_without_a_task(world: World) {
+    let alone = world.external(vec![event("agent.started", json!({}))]).await;
+    let alone = world.get_sandbox(&alone).await;
+    assert_eq!(alone.task_id, None);
+    let (older, newer) = (world.ask(&alone, "a", "ls").await, world.ask(&alone, "b", "ls").await);
+    let always = |answer| NewAnswer { remember: Some(Remember::Tool), ..answer };
+    world.store.answer_question(&newer.id, always(deny("no"))).await.expect("open");
+    world.store.answer_question(&older.id, always(allow())).await.expect("open");
+    let next = world.ask(&alone, "c", "pwd").await;
+    assert_eq!((next.state, next.answer), (QuestionState::Answered, Some(Decision::Deny)));
+    let other = world.external(vec![event("agent.started", json!({}))]).await;
+    let other = world.get_sandbox(&other).await;
+    assert_eq!(world.ask(&other, "d", "pwd").await.state, QuestionState::Open);
+}
+
 /// Lists by sandbox, by state and by what may be seen, newest first, in pages.
 pub async fn lists_questions(world: World) {
     let (one, two) = (world.asking(QuestionPolicy::Deny).await, world.asking(QuestionPolicy::Deny).await);
@@ -235,22 +251,38 @@ pub async fn lists_questions(world: World) {
     world.ask(&two, "b", "ls").await;
     let c = world.ask(&one, "c", "ls").await;
     world.store.answer_question(&a.id, allow()).await.expect("open");
+    let elsewhere = world.project("/elsewhere").await;
+    let task = world.task_in(&elsewhere).await;
+    let third = world.assign(&task.id).await;
+    world.step(&third.id, SandboxTrigger::Create).await;
+    world.ask(&third, "d", "ls").await;
+    let here = one.project_id.clone().expect("a project");
     let all = QuestionFilter::default;
     let of_one = || QuestionFilter { sandbox_id: Some(one.id.clone()), ..all() };
-    let open = Some(QuestionState::Open);
-    assert_eq!(world.listed(all()).await, ["c", "b", "a"]);
+    let of = |ids: Vec<&ProjectId>| {
+        let visible_projects = Some(ids.into_iter().cloned().collect());
+        QuestionFilter { visible_projects, ..all() }
+    };
+    let (open, answered) = (Some(QuestionState::Open), Some(QuestionState::Answered));
+    assert_eq!(world.listed(all()).await, ["d", "c", "b", "a"]);
     assert_eq!(world.listed(of_one()).await, ["c", "a"]);
     assert_eq!(world.listed(QuestionFilter { state: open, ..of_one() }).await, ["c"]);
-    assert_eq!(world.listed(QuestionFilter { state: open, ..all() }).await, ["c", "b"]);
-    for filter in [all(), of_one(), QuestionFilter { state: Some(QuestionState::Answered), ..all() }] {
+    assert_eq!(world.listed(QuestionFilter { state: open, ..all() }).await, ["d", "c", "b"]);
+    assert_eq!(world.listed(of(vec![&here])).await, ["c", "b", "a"]);
+    assert_eq!(world.listed(of(vec![&here, &elsewhere.id, &here])).await, ["d", "c", "b", "a"]);
+    assert_eq!(world.listed(QuestionFilter { state: open, ..of(vec![&here]) }).await, ["c", "b"]);
+    for filter in [all(), of_one(), QuestionFilter { state: answered, ..all() }, of(vec![&here])] {
         let older = QuestionFilter { before: Some(c.id.clone()), ..filter.clone() };
-        assert!(!world.listed(older).await.contains(&"c".to_owned()));
+        assert_eq!(world.listed(older).await.last().map(String::as_str), Some("a"));
+        let beyond = QuestionFilter { before: Some(a.id.clone()), ..filter.clone() };
+        assert!(world.listed(beyond).await.is_empty());
         let hidden = QuestionFilter { visible_projects: Some(Vec::new()), ..filter.clone() };
         assert!(world.listed(hidden).await.is_empty());
-        let seen =
-            QuestionFilter { visible_projects: Some(one.project_id.iter().cloned().collect()), ..filter };
+        let seen = QuestionFilter { visible_projects: Some(vec![here.clone()]), ..filter };
         assert!(!world.listed(seen).await.is_empty());
     }
-    let short = QuestionFilter { limit: 1, ..all() };
-    assert_eq!(world.store.list_questions(short).await.expect("up").len(), 1);
+    for filter in [all(), of(vec![&here, &elsewhere.id])] {
+        let short = QuestionFilter { limit: 1, ..filter };
+        assert_eq!(world.store.list_questions(short).await.expect("up")[0].client_id, "d");
+    }
 }

@@ -8,12 +8,12 @@ use sunaba_types::{
     Timestamp,
 };
 
-use crate::SqliteStore;
+use crate::PostgresStore;
 use crate::fault::{Fault, told};
-use crate::page::{gather, in_time};
-use crate::rows::{all, list};
+use crate::page::{InTime as _, gather, in_time};
+use crate::rows::all;
 use crate::sessions::note_answer;
-use crate::unit::Unit;
+use crate::unit::{Needs, Unit};
 use crate::writer::Command;
 
 /// Selects whole questions (`q`).
@@ -32,6 +32,11 @@ macro_rules! question_query {
     };
 }
 
+mod list;
+mod precedent;
+
+use precedent::precedent;
+
 struct Ask {
     by: Writer,
     new: NewQuestion,
@@ -41,11 +46,15 @@ struct Ask {
 impl Command<Unit> for Ask {
     type Output = Question;
 
+    fn needs(&self, needs: &mut Needs) {
+        needs.sandbox(&self.new.sandbox_id);
+    }
+
     async fn run(&self, unit: &mut Unit) -> Result<Question, Fault> {
         let new = &self.new;
-        unit.standing_sandbox(&new.sandbox_id, self.by).await?;
+        unit.draft.standing_sandbox(&new.sandbox_id, self.by)?;
         let (key, name) = (new.sandbox_id.as_str(), new.client_id.as_str());
-        let held = question_query!("WHERE q.sandbox_id = ?1 AND q.client_id = ?2", key, name)
+        let held = question_query!("WHERE q.sandbox_id = $1 AND q.client_id = $2", key, name)
             .fetch_optional(unit.sql())
             .await?;
         if let Some(held) = held {
@@ -54,7 +63,7 @@ impl Command<Unit> for Ask {
             return Ok(held);
         }
         let open = sqlx::query_scalar!(
-            r#"SELECT count(*) AS "open!: i64" FROM questions WHERE sandbox_id = ?1 AND state = 'open'"#,
+            r#"SELECT count(*) AS "open!" FROM questions WHERE sandbox_id = $1 AND answered_at IS NULL"#,
             key
         )
         .fetch_one(unit.sql())
@@ -69,41 +78,12 @@ impl Command<Unit> for Ask {
         insert(unit, &question).await?;
         if let Some(before) = late {
             let (before, after) = (before.as_str(), question.id.as_str());
-            sqlx::query!("UPDATE questions SET carried_to = ?2 WHERE id = ?1", before, after)
+            sqlx::query!("UPDATE questions SET carried_to = $2 WHERE id = $1", before, after)
                 .execute(unit.sql())
                 .await?;
         }
         Ok(question)
     }
-}
-
-/// What was answered before and counts for this one too.
-async fn precedent(unit: &mut Unit, question: &Question) -> Result<Option<Precedent>, Fault> {
-    let (key, tool) = (question.sandbox_id.as_str(), question.tool.as_str());
-    let task = question.task_id.as_ref().map(|id| id.as_str());
-    let remembered = question_query!(
-        "WHERE q.state = 'answered' AND q.remember = 'tool' AND q.tool = ?1
-           AND (q.sandbox_id = ?2 OR q.task_id = ?3)
-         ORDER BY q.id DESC LIMIT 1",
-        tool,
-        key,
-        task
-    )
-    .fetch_optional(unit.sql())
-    .await?;
-    if let Some(row) = remembered {
-        return Ok(Some(Precedent::Remembered(row.try_into()?)));
-    }
-    let late = question_query!(
-        "WHERE q.task_id = ?1 AND q.tool = ?2 AND q.state = 'answered' AND q.carried_to = ''
-         ORDER BY q.id DESC LIMIT 20",
-        task,
-        tool
-    )
-    .fetch_all(unit.sql())
-    .await?;
-    let late: Vec<Question> = all(late)?;
-    Ok(late.into_iter().find(|before| before.input == question.input).map(Precedent::Late))
 }
 
 async fn insert(unit: &mut Unit, question: &Question) -> Result<(), Fault> {
@@ -115,7 +95,7 @@ async fn insert(unit: &mut Unit, question: &Question) -> Result<(), Fault> {
     sqlx::query!(
         "INSERT INTO questions (id, sandbox_id, project_id, task_id, attempt, client_id, tool, tool_use_id, input,
                                 policy, asked_at, expires_at, state)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, 'open')",
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 'open')",
         id,
         sandbox,
         project,
@@ -142,9 +122,9 @@ async fn update(unit: &mut Unit, question: &Question) -> Result<(), Fault> {
     let remember = question.remember.map(Remember::as_str);
     let at = question.answered_at.map(Timestamp::as_microsecond);
     sqlx::query!(
-        "UPDATE questions SET state = ?2, answer = ?3, updated_input = ?4, message = ?5, remember = ?6,
-                              answered_by = ?7, answered_at = ?8, reason = ?9
-         WHERE id = ?1",
+        "UPDATE questions SET state = $2, answer = $3, updated_input = $4, message = $5, remember = $6,
+                              answered_by = $7, answered_at = $8, reason = $9
+         WHERE id = $1",
         id,
         state,
         answer,
@@ -177,14 +157,18 @@ struct Decide {
 impl Command<Unit> for Decide {
     type Output = Question;
 
+    fn needs(&self, needs: &mut Needs) {
+        needs.sandbox(&self.sandbox_id);
+    }
+
     async fn run(&self, unit: &mut Unit) -> Result<Question, Fault> {
         let by = match &self.fate {
             Fate::Withdrawn { by, .. } => *by,
             Fate::Answered(_) | Fate::Expired => Writer::Operator,
         };
-        unit.standing_sandbox(&self.sandbox_id, by).await?;
+        unit.draft.standing_sandbox(&self.sandbox_id, by)?;
         let id = self.id.as_str();
-        let held = question_query!("WHERE q.id = ?1", id).fetch_optional(unit.sql()).await?;
+        let held = question_query!("WHERE q.id = $1", id).fetch_optional(unit.sql()).await?;
         let held = Question::try_from(held.ok_or_else(|| Error::not_found("question", &self.id))?)?;
         let decided = match &self.fate {
             Fate::Answered(answer) => unit.draft.question_answered(&held, answer)?,
@@ -194,7 +178,7 @@ impl Command<Unit> for Decide {
         let Some(decided) = decided else { return Ok(held) };
         update(unit, &decided).await?;
         if unit.draft.is_answered_late(&decided) {
-            sqlx::query!("UPDATE questions SET carried_to = '' WHERE id = ?1", id)
+            sqlx::query!("UPDATE questions SET carried_to = '' WHERE id = $1", id)
                 .execute(unit.sql())
                 .await?;
         }
@@ -205,7 +189,7 @@ impl Command<Unit> for Decide {
     }
 }
 
-impl SqliteStore {
+impl PostgresStore {
     async fn decide(&self, id: &QuestionId, fate: Fate) -> Result<Question> {
         let held = self.find_question(id).await?.ok_or_else(|| Error::not_found("question", id))?;
         self.writer.run(Decide { id: id.clone(), sandbox_id: held.sandbox_id, fate }).await
@@ -213,69 +197,19 @@ impl SqliteStore {
 }
 
 #[async_trait]
-impl QuestionStore for SqliteStore {
+impl QuestionStore for PostgresStore {
     async fn ask_question(&self, by: Writer, question: NewQuestion) -> Result<Question> {
         self.writer.run(Ask { by, new: question }).await
     }
 
     async fn find_question(&self, id: &QuestionId) -> Result<Option<Question>> {
         let key = id.as_str();
-        let row =
-            question_query!("WHERE q.id = ?1", key).fetch_optional(&self.readers).await.map_err(told)?;
+        let row = question_query!("WHERE q.id = $1", key).fetch_optional(&self.readers).in_time().await?;
         Ok(row.map(Question::try_from).transpose()?)
     }
 
     async fn list_questions(&self, filter: QuestionFilter) -> Result<Vec<Question>> {
-        let state = filter.state.map(QuestionState::as_str);
-        let before = filter.before.as_ref().map(QuestionId::as_str);
-        let limit = i64::from(filter.limit);
-        let visible = filter.visible_projects.as_ref().map(|ids| list(ids.iter().map(ProjectId::as_str)));
-        let read = async {
-            let (rows, _) = match (filter.sandbox_id.as_ref().map(SandboxId::as_str), state) {
-                (Some(key), state) => gather(
-                    question_query!(
-                        "WHERE q.sandbox_id = ?1 AND (?2 IS NULL OR q.state = ?2)
-                           AND (?3 IS NULL OR q.project_id IN (SELECT value FROM json_each(?3)))
-                           AND (?4 IS NULL OR q.id < ?4)
-                         ORDER BY q.id DESC LIMIT ?5",
-                        key,
-                        state,
-                        visible,
-                        before,
-                        limit
-                    )
-                    .fetch(&self.readers),
-                )
-                .await,
-                (None, Some(state)) => gather(
-                    question_query!(
-                        "WHERE q.state = ?1 AND (?2 IS NULL OR q.project_id IN (SELECT value FROM json_each(?2)))
-                           AND (?3 IS NULL OR q.id < ?3)
-                         ORDER BY q.id DESC LIMIT ?4",
-                        state,
-                        visible,
-                        before,
-                        limit
-                    )
-                    .fetch(&self.readers),
-                )
-                .await,
-                (None, None) => gather(
-                    question_query!(
-                        "WHERE (?1 IS NULL OR q.project_id IN (SELECT value FROM json_each(?1))) AND (?2 IS NULL OR q.id < ?2)
-                         ORDER BY q.id DESC LIMIT ?3",
-                        visible,
-                        before,
-                        limit
-                    )
-                    .fetch(&self.readers),
-                )
-                .await,
-            }
-            .map_err(told)?;
-            Ok(all(rows)?)
-        };
-        in_time(read).await
+        self.read_questions(&filter).await
     }
 
     async fn answer_question(&self, id: &QuestionId, answer: NewAnswer) -> Result<Question> {
@@ -285,12 +219,12 @@ impl QuestionStore for SqliteStore {
     async fn came_late(&self, id: &QuestionId) -> Result<bool> {
         let key = id.as_str();
         let late = sqlx::query_scalar!(
-            r#"SELECT carried_to IS NOT NULL AS "late!: bool" FROM questions WHERE id = ?1"#,
+            r#"SELECT carried_to IS NOT NULL AS "late!" FROM questions WHERE id = $1"#,
             key
         )
         .fetch_optional(&self.readers)
-        .await
-        .map_err(told)?;
+        .in_time()
+        .await?;
         Ok(late.unwrap_or(false))
     }
 
@@ -302,12 +236,12 @@ impl QuestionStore for SqliteStore {
         let (now, limit) = (self.clock.now().as_microsecond(), i64::from(limit));
         let rows = question_query!(
             "JOIN sandboxes AS s ON s.id = q.sandbox_id
-             WHERE q.state = 'open' AND q.expires_at <= ?1 AND s.ended_at IS NULL
+             WHERE q.state = 'open' AND q.expires_at <= $1 AND s.ended_at IS NULL
                AND (q.policy <> 'suspend'
                     OR s.provider <> 'external'
                        AND EXISTS (SELECT 1 FROM tasks AS t WHERE t.id = s.task_id AND t.attempt = s.attempt
                                                               AND t.status IN ('assigned', 'running')))
-             ORDER BY q.expires_at LIMIT ?2",
+             ORDER BY q.expires_at LIMIT $2",
             now,
             limit
         )
