@@ -172,6 +172,44 @@ async fn a_held_counter_is_unavailable_in_time_and_recovers() {
     store.check().await.unwrap();
 }
 
+/// A statement that takes too long is ended by PostgreSQL: its writers are told in time, and nothing is left of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_statement_that_hangs_is_ended() {
+    let url = Postgres::shared().database();
+    let store = open(&url).await;
+    let (id, fresh) = (SandboxId::generate(), SandboxId::generate());
+    append(&store, &id, numbered(1)).await.unwrap();
+    let mut other = second_connection(&url).await;
+    other
+        .execute(
+            "CREATE FUNCTION dawdle() RETURNS trigger LANGUAGE plpgsql AS
+             $$BEGIN PERFORM pg_sleep(20); RETURN NEW; END$$;
+             CREATE TRIGGER slow BEFORE INSERT ON events FOR EACH ROW
+             WHEN (position('SLOW'::bytea IN NEW.payload) > 0) EXECUTE FUNCTION dawdle()",
+        )
+        .await
+        .unwrap();
+    let slow = vec![event("x", json!({"text": "SLOW"}))];
+    // A statement has two seconds. What is remembered of a log is tried in one, and then the long way in another.
+    for (id, bound) in [(&id, 7), (&fresh, 4)] {
+        let started = Instant::now();
+        let result = append(&store, id, slow.clone()).await;
+        assert!(matches!(result, Err(Error::Unavailable(_))), "{result:?}");
+        let took = started.elapsed();
+        assert!((2..bound).contains(&took.as_secs()), "{took:?}");
+    }
+    let sleeping =
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'";
+    let sleeping: i64 = sqlx::query(sleeping).fetch_one(&mut other).await.unwrap().get(0);
+    assert_eq!(sleeping, 0, "nobody waits for it in secret");
+    assert!(store.find_sandbox(&fresh).await.unwrap().is_none());
+    assert_eq!(append(&store, &id, numbered(1)).await.unwrap()[0].as_ref().unwrap().seq, 2);
+    other.execute("DROP TRIGGER slow ON events").await.unwrap();
+    let stored = append(&store, &id, slow).await.unwrap();
+    assert_eq!(stored[0].as_ref().unwrap().seq, 3, "it was not stored before");
+    assert_chain(&log(&store, &id).await);
+}
+
 /// Somebody who locks in another order may win once; the transaction is tried again and goes through.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_circle_of_waiting_is_broken_and_tried_again() {

@@ -13,6 +13,8 @@ mod plain;
 #[cfg(test)]
 mod plans;
 #[cfg(test)]
+mod pool;
+#[cfg(test)]
 mod property;
 #[cfg(test)]
 mod restart;
