@@ -18,6 +18,10 @@ use crate::server::Server;
 
 /// A heartbeat every second makes the shortest window there is: 10 s, and 25 s to the end.
 const ENVIRONMENT: (&str, &str) = ("HEARTBEAT_INTERVAL", "1");
+/// The ladder's 25 s, less the time since the last sign before the stop: one beat, and half of one that was late.
+const NOT_ENDED_BEFORE: Duration = Duration::from_millis(23_500);
+/// What each rung says of the silence at least, in seconds.
+const SILENT_SECONDS: [i64; 3] = [10, 15, 20];
 /// Longer than a sandbox may be silent before it is ended.
 const AWAY: Duration = Duration::from_secs(27);
 /// The whole ladder and the end, on a busy machine.
@@ -48,8 +52,10 @@ async fn one_that_hangs_is_ended_and_tried_again_and_nobody_else_is() -> anyhow:
     ensure!(row["state"] == "failed", "{row}");
     let reason = row["reason"].as_str().unwrap_or_default();
     ensure!(reason.starts_with("nothing was heard from the sandbox for "), "{row}");
-    ensure!(took >= Duration::from_secs(25), "it was ended too early, after {took:?}");
+    ensure!(took >= NOT_ENDED_BEFORE, "it was ended too early, after {took:?}");
     ensure!(runs.told_of(&hangs).await? == LADDER, "{:?}", runs.told_of(&hangs).await?);
+    let silent = runs.silent_seconds(&hangs).await?;
+    ensure!(silent.iter().zip(SILENT_SECONDS).all(|(told, least)| *told >= least), "{silent:?}");
     runs.wait_for_next(&hangs).await?;
     let left = processes_of(std::slice::from_ref(&hangs));
     ensure!(left.is_empty(), "{left:#?}");
@@ -174,6 +180,13 @@ impl Runs {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         bail!("there is no second attempt within {NOTICED_WITHIN:?}, or the first is still there")
+    }
+
+    /// How long it was silent at each rung, as its log says.
+    async fn silent_seconds(&self, id: &str) -> anyhow::Result<Vec<i64>> {
+        let log = self.api.whole_log(id).await?;
+        let rungs = log.iter().filter(|event| LADDER.iter().any(|rung| event["event_type"] == *rung));
+        rungs.map(|event| event["event_data"]["silent_seconds"].as_i64().context("silent_seconds")).collect()
     }
 
     /// What its log says of its silence, oldest first.
