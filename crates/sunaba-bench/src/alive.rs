@@ -74,7 +74,7 @@ async fn end_all(connection: &mut Connection) -> anyhow::Result<()> {
     for sandbox in list(connection, "running").await? {
         let id = sandbox["id"].as_str().context("id")?;
         let (status, body) = connection
-            .send(http::Method::DELETE, &format!("/api/v1/sandboxes/{id}"), bytes::Bytes::new())
+            .send(http::Method::DELETE, &format!("/api/v1/sandboxes/{id}"), &[])
             .await?;
         ensure!(status.is_success(), "{id}: {status} {}", String::from_utf8_lossy(&body));
     }

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-use crate::client::{Connection, event};
+use crate::crowd::{self, Client};
 use crate::ingest::{CONNECTIONS, SECONDS};
 
 pub(crate) async fn requests_per_second() -> anyhow::Result<f64> {
@@ -18,26 +18,15 @@ pub(crate) async fn requests_per_second() -> anyhow::Result<f64> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let authority = listener.local_addr()?.to_string();
     let serving = tokio::spawn(async move { axum::serve(listener, app).await });
-    let started = Instant::now();
-    let mut tasks = tokio::task::JoinSet::new();
-    for _ in 0..CONNECTIONS {
-        let authority = authority.clone();
-        tasks.spawn(async move {
-            let mut connection = Connection::open(&authority, "none").await?;
-            let mut count = 0u64;
-            while started.elapsed().as_secs_f64() < SECONDS {
-                connection.post("/", event(count)).await?;
-                count += 1;
-            }
-            anyhow::Ok(count)
-        });
-    }
-    let mut total = 0;
-    while let Some(count) = tasks.join_next().await {
-        total += count??;
-    }
+    let client = |_| Client {
+        authority: authority.clone(),
+        token: "none".to_owned(),
+        path: "/".to_owned(),
+        batch: None,
+    };
+    let (rate, _) = crowd::run((0..CONNECTIONS).map(client).collect(), SECONDS).await?;
     serving.abort();
-    Ok(total as f64 / started.elapsed().as_secs_f64())
+    Ok(rate)
 }
 
 /// Writes the same bytes to every connection whenever the number changes: a fan-out with nothing in it.

@@ -1,6 +1,8 @@
 //! One kept-open HTTP/1.1 connection, as cheap as a client can be, so that the
 //! server is what is measured: a request is one write, an answer usually one read.
 
+use std::fmt::Write as _;
+use std::io::Write as _;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,6 +20,7 @@ const HEAD_MAX: usize = 64 * 1024;
 pub(crate) struct Connection {
     stream: TcpStream,
     headers: String,
+    sent: Vec<u8>,
     received: BytesMut,
 }
 
@@ -35,20 +38,20 @@ impl Connection {
         let headers = format!(
             "host: {authority}\r\nauthorization: Bearer {token}\r\ncontent-type: application/json\r\n"
         );
-        Ok(Self { stream, headers, received: BytesMut::new() })
+        Ok(Self { stream, headers, sent: Vec::new(), received: BytesMut::new() })
     }
 
     pub(crate) async fn send(
         &mut self,
         method: Method,
         path: &str,
-        body: Bytes,
+        body: &[u8],
     ) -> anyhow::Result<(StatusCode, Bytes)> {
         let (headers, length) = (&self.headers, body.len());
-        let mut request =
-            format!("{method} {path} HTTP/1.1\r\n{headers}content-length: {length}\r\n\r\n").into_bytes();
-        request.extend_from_slice(&body);
-        self.stream.write_all(&request).await?;
+        self.sent.clear();
+        write!(self.sent, "{method} {path} HTTP/1.1\r\n{headers}content-length: {length}\r\n\r\n")?;
+        self.sent.extend_from_slice(body);
+        self.stream.write_all(&self.sent).await?;
         let head = loop {
             if let Some(end) = self.received.windows(4).position(|four| four == b"\r\n\r\n") {
                 break parse(&self.received.split_to(end + 4))?;
@@ -70,15 +73,15 @@ impl Connection {
     }
 
     /// Posts and insists on success.
-    pub(crate) async fn post(&mut self, path: &str, body: impl Into<Bytes>) -> anyhow::Result<Bytes> {
-        let (status, body) = self.send(Method::POST, path, body.into()).await.context(path.to_owned())?;
+    pub(crate) async fn post(&mut self, path: &str, body: impl AsRef<[u8]>) -> anyhow::Result<Bytes> {
+        let (status, body) = self.send(Method::POST, path, body.as_ref()).await.context(path.to_owned())?;
         ensure!(status.is_success(), "{path}: {status} {}", String::from_utf8_lossy(&body));
         Ok(body)
     }
 
     /// Gets and insists on success.
     pub(crate) async fn get(&mut self, path: &str) -> anyhow::Result<Bytes> {
-        let (status, body) = self.send(Method::GET, path, Bytes::new()).await.context(path.to_owned())?;
+        let (status, body) = self.send(Method::GET, path, &[]).await.context(path.to_owned())?;
         ensure!(status.is_success(), "{path}: {status} {}", String::from_utf8_lossy(&body));
         Ok(body)
     }
@@ -99,28 +102,46 @@ fn parse(head: &[u8]) -> anyhow::Result<Head> {
     Ok(Head { status, length: 0 })
 }
 
-/// An event of ordinary size, with an id that no other has. Put together as text: a client that builds a tree first
-/// would take as much of the machine as the server does.
-pub(crate) fn event(number: u64) -> String {
+/// Adds an event of ordinary size, with an id that no other has. Put together as text: a client that builds a tree
+/// first would take as much of the machine as the server does.
+pub(crate) fn push_event(text: &mut String, number: u64) {
     static FIRST: LazyLock<u128> = LazyLock::new(|| uuid::Uuid::now_v7().as_u128());
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let id = uuid::Uuid::from_u128(*FIRST + u128::from(COUNT.fetch_add(1, Ordering::Relaxed)));
-    let data = event_data(number);
-    format!(r#"{{"event_id":"{id}","event_type":"agent.tool_completed","event_data":{data}}}"#)
+    text.push_str(r#"{"event_id":""#);
+    text.push_str(id.hyphenated().encode_lower(&mut uuid::Uuid::encode_buffer()));
+    text.push_str(r#"","event_type":"agent.tool_completed","event_data":"#);
+    push_event_data(text, number);
+    text.push('}');
 }
 
-/// What such an event says.
-pub(crate) fn event_data(number: u64) -> String {
+/// Adds what such an event says.
+pub(crate) fn push_event_data(text: &mut String, number: u64) {
     let turn = number / 20;
-    format!(
+    let written = write!(
+        text,
         r#"{{"turn":{turn},"tool":"Bash","tool_use_id":"toolu_{number}","tool_input":{{"command":"cargo test --workspace"}},"tool_response":"running 12 tests\ntest result: ok. 12 passed; 0 failed; 0 ignored","is_error":false,"duration_ms":1234}}"#
-    )
+    );
+    written.unwrap_or_else(|_| unreachable!("a text takes everything"));
 }
 
-/// A batch request of `count` such events.
-pub(crate) fn batch(first: u64, count: u64) -> Bytes {
-    let events: Vec<String> = (first..first + count).map(event).collect();
-    Bytes::from(format!(r#"{{"events":[{}]}}"#, events.join(",")))
+/// Adds a batch request of `count` such events.
+pub(crate) fn push_batch(text: &mut String, first: u64, count: u64) {
+    text.push_str(r#"{"events":["#);
+    for number in first..first + count {
+        if number > first {
+            text.push(',');
+        }
+        push_event(text, number);
+    }
+    text.push_str("]}");
+}
+
+/// A batch request.
+pub(crate) fn batch(first: u64, count: u64) -> String {
+    let mut text = String::new();
+    push_batch(&mut text, first, count);
+    text
 }
 
 #[cfg(test)]
@@ -137,7 +158,7 @@ mod tests {
 
     #[test]
     fn what_is_sent_is_json() {
-        let sent: serde_json::Value = serde_json::from_slice(&batch(40, 3)).expect("JSON");
+        let sent: serde_json::Value = serde_json::from_str(&batch(40, 3)).expect("JSON");
         let events = sent["events"].as_array().expect("a list");
         assert_eq!(events.len(), 3);
         assert_eq!(events[2]["event_data"]["tool_use_id"], "toolu_42");

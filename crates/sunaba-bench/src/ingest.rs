@@ -1,11 +1,9 @@
 //! How many events a second are acknowledged, each one durable.
 
-use std::time::Instant;
-
-use crate::client::{batch, event};
+use crate::crowd::Client;
 use crate::server::Server;
 use crate::table::{Delays, Table};
-use crate::{bare, sqlite};
+use crate::{bare, crowd, sqlite};
 
 pub(crate) const CONNECTIONS: u64 = 64;
 pub(crate) const SECONDS: f64 = 5.0;
@@ -46,36 +44,10 @@ pub(crate) async fn run(
     size: u64,
     seconds: f64,
 ) -> anyhow::Result<(f64, Delays)> {
-    let mut connections = Vec::new();
-    for (_, server) in (0..CONNECTIONS).zip(servers.iter().cycle()) {
-        connections.push(server.connect().await?);
-    }
-    let started = Instant::now();
-    let mut tasks = tokio::task::JoinSet::new();
-    for (index, mut connection) in connections.into_iter().enumerate() {
-        let base = format!("/api/v1/sandboxes/{name}-{size}-{index}/events");
-        tasks.spawn(async move {
-            let mut delays = Delays::default();
-            let mut count = 0;
-            while started.elapsed().as_secs_f64() < seconds {
-                let asked = Instant::now();
-                if size == 1 {
-                    connection.post(&base, event(count)).await?;
-                } else {
-                    connection.post(&format!("{base}/batch"), batch(count, size)).await?;
-                }
-                delays.push(asked.elapsed());
-                count += size;
-            }
-            anyhow::Ok((count, delays))
-        });
-    }
-    let mut total = 0;
-    let mut delays = Delays::default();
-    while let Some(done) = tasks.join_next().await {
-        let (count, more) = done??;
-        total += count;
-        delays.extend(more);
-    }
-    Ok((total as f64 / started.elapsed().as_secs_f64(), delays))
+    let client = |(index, server): (u64, &Server)| {
+        let events = format!("/api/v1/sandboxes/{name}-{size}-{index}/events");
+        let (path, batch) = if size == 1 { (events, None) } else { (format!("{events}/batch"), Some(size)) };
+        Client { authority: server.authority.clone(), token: server.token.clone(), path, batch }
+    };
+    crowd::run((0..CONNECTIONS).zip(servers.iter().cycle()).map(client).collect(), seconds).await
 }

@@ -10,6 +10,7 @@ mod alive;
 mod bare;
 mod claim;
 mod client;
+mod crowd;
 mod docker;
 mod fanout;
 mod frames;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 
 use super::{Database, Ground};
-use crate::client::event_data;
+use crate::client::push_event_data;
 
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sunaba-store-postgres/pgbench");
 /// The design's yardstick commits with so many clients at once.
@@ -76,7 +76,9 @@ impl<'a> Yardstick<'a> {
     pub(crate) async fn run(&mut self, script: Script, clients: u32, seconds: f64) -> anyhow::Result<Report> {
         self.round += 1;
         let first = if let Script::Page { before_seq } = script { before_seq } else { 0 };
-        let payload = event_data(0).len();
+        let mut data = String::new();
+        push_event_data(&mut data, 0);
+        let payload = data.len();
         let mut command = tokio::process::Command::new(program());
         command
             .args(["-n", "-M", "prepared", "-U", "postgres", "-h", "127.0.0.1"])
