@@ -73,9 +73,8 @@ async fn wait_for_running(connection: &mut Connection, count: usize) -> anyhow::
 async fn end_all(connection: &mut Connection) -> anyhow::Result<()> {
     for sandbox in list(connection, "running").await? {
         let id = sandbox["id"].as_str().context("id")?;
-        let (status, body) = connection
-            .send(http::Method::DELETE, &format!("/api/v1/sandboxes/{id}"), &[])
-            .await?;
+        let (status, body) =
+            connection.send(http::Method::DELETE, &format!("/api/v1/sandboxes/{id}"), &[]).await?;
         ensure!(status.is_success(), "{id}: {status} {}", String::from_utf8_lossy(&body));
     }
     Ok(())

@@ -7,10 +7,13 @@ use anyhow::{Context, ensure};
 
 use super::{Database, Ground};
 use crate::client::push_event_data;
+use crate::ingest::CONNECTIONS;
 
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sunaba-store-postgres/pgbench");
 /// The design's yardstick commits with so many clients at once.
 pub(crate) const CLIENTS: u32 = 16;
+/// For so many logs each of them writes, so that together they write for as many as our connections do.
+const LOGS_OF_EACH: u64 = CONNECTIONS / CLIENTS as u64;
 /// What it may take beyond the time it was told.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -86,6 +89,7 @@ impl<'a> Yardstick<'a> {
             .args(["-c", &clients.to_string(), "-j", &clients.min(2).to_string()])
             .args(["-T", &format!("{:.0}", seconds.max(1.0))])
             .args(["-D", &format!("round={}", self.round), "-D", &format!("seq={first}")])
+            .args(["-D", &format!("clients={clients}"), "-D", &format!("logs={LOGS_OF_EACH}")])
             .args(["-D", &format!("payload={payload}"), "-f"])
             .arg(script.file())
             .arg(self.database.name())
