@@ -11,7 +11,7 @@ use crate::conformance::Findings;
 use crate::processes::Mark;
 use crate::run::{Run, Said, millis, time};
 use crate::working::in_words;
-use crate::world::World;
+use crate::world::{PROMPT, World};
 
 /// Interrupt to idle, as promised, with room for a machine that builds beside it.
 const SOON: Duration = Duration::from_secs(10);
@@ -34,7 +34,8 @@ const fn piece_ms(agent: Agent) -> u32 {
     }
 }
 
-/// A command that does not want to end; an answer that does not begin; one that does not come to its end; work.
+/// A command that does not want to end; an answer that does not begin; one that does not come to its end; work. The
+/// command answers the task alone: an agent that is slow to stop is started again and may have forgotten it.
 fn script(agent: Agent, background: &Mark, stubborn: &Mark) -> String {
     let piece_ms = piece_ms(agent);
     format!(
@@ -50,7 +51,8 @@ fn script(agent: Agent, background: &Mark, stubborn: &Mark) -> String {
 - when: {{last_user_contains: "{DIFFERENTLY}"}}
   text: I think.
   delay_ms: 600000
-- tools:
+- when: {{last_user_contains: "{PROMPT}"}}
+  tools:
     - shell: "{} & (trap '' INT TERM; {}; true)"
 - text: Done.
 "#,

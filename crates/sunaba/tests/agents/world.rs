@@ -11,6 +11,9 @@ use crate::api::Api;
 use crate::run::{Run, git};
 use crate::server::Server;
 
+/// What every agent is asked to do.
+pub(crate) const PROMPT: &str = "Do what the script says";
+
 /// Scripted tokens cost something here, so that cost is seen and so is a call that is open.
 const PRICES: &str = "models: {script: {input: 3, output: 15}}\n";
 
@@ -54,7 +57,7 @@ impl World {
         let blob = self.api.post_bytes("/api/v1/blobs", script.to_owned()).await?;
         let mut body = json!({
             "project_id": self.project,
-            "prompt": "Do what the script says",
+            "prompt": PROMPT,
             "model": format!("script:{}", blob["hash"].as_str().context("hash")?),
             "runtime": self.agent.runtime(),
         });
