@@ -1,7 +1,7 @@
 //! Many clients on one thread, each with a connection of its own that posts events for a while.
 //!
-//! They have their thread to themselves: clients that wake each other across threads take several times as much of a
-//! machine that they share with the server.
+//! They have their thread to themselves: clients that wake each other across threads take more of a machine that they
+//! share with the server.
 
 use std::time::Instant;
 
